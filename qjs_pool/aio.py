@@ -1,0 +1,265 @@
+"""The asyncio pool and session: the same steps, walked in an event loop.
+
+No thread per session, and no descriptor stays registered with a loop between operations, so a
+pool belongs to no loop in particular.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any
+
+from .checks import checked_code, checked_global, checked_timeout
+from .conversation import Steps, T
+from .core import Core
+from .errors import PoolExhausted
+from .limits import Limits
+from .pool_front import PoolFront
+from .result import EvalResult
+
+
+async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
+    """Wait for the session's turn, then run the steps to their end.
+
+    Cancelling closes the steps, which stops the guest; the session goes on as before.
+    """
+    turn = core.turns.enter()
+    if turn is not None:
+        try:
+            await asyncio.wrap_future(turn)
+        except BaseException:
+            core.turns.give_up(turn)
+            raise
+    try:
+        return await _walk(core, make())
+    finally:
+        core.turns.leave()
+
+
+async def _walk(core: Core, steps: Steps[T]) -> T:
+    watch = _Watch(core)
+    poll = core.poller.poll
+    try:
+        deadline = next(steps)
+        while True:
+            await watch.wait(deadline)
+            deadline = steps.send(poll(0))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        watch.close()
+        steps.close()
+
+
+class _Watch:
+    """A core's poller, registered with the running loop for one operation."""
+
+    def __init__(self, core: Core) -> None:
+        self._fd = core.poller.fileno()
+        self._loop = asyncio.get_running_loop()
+        self._wake: asyncio.Future[None] | None = None
+        self._loop.add_reader(self._fd, self._ready)
+
+    async def wait(self, deadline: float | None) -> None:
+        """Return when a descriptor is ready or the deadline has passed."""
+        self._wake = self._loop.create_future()
+        timer = None
+        if deadline is not None:
+            timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._ready)
+        try:
+            await self._wake
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _ready(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+
+
+class AsyncSession:
+    """One conversation's state, for asyncio. Made by `AsyncPool.session()`.
+
+    As `Session`, with `await`. Cancelling `eval` stops the guest; the session goes on as it was
+    before that eval. It belongs to no event loop: any may use it, one operation at a time.
+    """
+
+    def __init__(self, pool: AsyncPool, core: Core) -> None:
+        self._pool = pool
+        self._core = core
+
+    async def eval(self, code: str, *, timeout: float | None = None) -> EvalResult:
+        """Run one program; see `Session.eval`."""
+        source = checked_code(code)
+        cpu_s = checked_timeout(timeout, self._core.options.limits)
+        return await drive_async(self._core, lambda: self._core.eval(source, cpu_s))
+
+    async def set(self, name: str, value: Any) -> None:
+        """Make a host value a global of the session; see `Session.set`."""
+        checked = checked_global(name, value, self._core.options.limits)
+        await drive_async(self._core, lambda: self._core.set_global(*checked))
+
+    async def fork(self) -> AsyncSession:
+        """An independent copy of the session; see `Session.fork`."""
+        pool = self._pool._core
+        await self._pool._enter()
+        try:
+            options = pool.copy_options(self._core)
+            core = await drive_async(self._core, lambda: self._core.fork(options))
+        except BaseException:
+            pool.slots.leave()
+            raise
+        pool.adopt(core)
+        return AsyncSession(self._pool, core)
+
+    async def reset(self) -> None:
+        """Go on in a fresh worker, with nothing of the old state."""
+        await drive_async(self._core, self._core.reset)
+
+    def interrupt(self) -> None:
+        """Stop the eval that runs now, from any thread; see `Session.interrupt`."""
+        self._core.interrupt()
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the worker, as last heard of; it changes with each checkpoint."""
+        return self._core.worker_pid
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+        return self._core.options.limits
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session was closed."""
+        return self._core.closed
+
+    async def close(self) -> None:
+        """Kill the worker. Idempotent; never waits for the guest."""
+        self._core.close()
+        self._pool._core.release(self._core)
+
+    async def __aenter__(self) -> AsyncSession:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _Opening:
+    """A session on its way: `await` it, or use it with `async with`."""
+
+    def __init__(self, pool: AsyncPool, limits: Limits | None) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._session: AsyncSession | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncSession]:
+        return self._pool._open(self._limits).__await__()
+
+    async def __aenter__(self) -> AsyncSession:
+        self._session = await self._pool._open(self._limits)
+        return self._session
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class AsyncPool(PoolFront):
+    __doc__ = (
+        "`Pool` for asyncio: the same, with `async with` and `await`.\n\n"
+        + (PoolFront.__doc__ or "")
+    )
+
+    async def start(self) -> AsyncPool:
+        """Start the zygote and a first worker; see `Pool.start`. Blocks no event loop."""
+        self._core.check_open()
+        await asyncio.to_thread(self._core.supervisor.start)
+        core = self._core.new_core(None)
+        try:
+            await drive_async(core, core.stand)
+            self._core.report_isolation(core.layers)
+            self._core.keep_idle(core)
+        finally:
+            core.close()
+        self._core.refill()
+        return self
+
+    @property
+    def isolation(self) -> dict[str, str]:
+        """Each isolation layer: "on", or why not; empty until the pool was started."""
+        return dict(self._core.layers)
+
+    def session(self, *, limits: Limits | None = None) -> _Opening:
+        """Open a session, with `await` or `async with`; see `Pool.session`."""
+        return _Opening(self, limits)
+
+    async def _open(self, limits: Limits | None) -> AsyncSession:
+        pool = self._core
+        pool.check_open()
+        await self._enter()
+        try:
+            core = pool.new_core(limits)
+            pool.adopt(core)
+        except BaseException:
+            pool.slots.leave()
+            raise
+        try:
+            if not pool.supervisor.running:
+                await asyncio.to_thread(pool.supervisor.start)
+            await drive_async(core, core.open)
+        except BaseException:
+            core.close()
+            pool.release(core)
+            raise
+        pool.report_isolation(core.layers)
+        return AsyncSession(self, core)
+
+    async def _enter(self) -> None:
+        """Take a slot."""
+        waiting = self._core.slots.enter()
+        if waiting is None:
+            return
+        try:
+            async with asyncio.timeout(self._core.options.checkout_timeout):
+                await asyncio.wrap_future(waiting)
+        except TimeoutError:
+            self._core.slots.give_up(waiting)
+            raise self._core.exhausted() from None
+        except BaseException:
+            self._core.slots.give_up(waiting)
+            raise
+
+    async def close(self) -> None:
+        """End all sessions and workers. Idempotent; never waits for a guest."""
+        await asyncio.to_thread(self._core.close)
+
+    async def __aenter__(self) -> AsyncPool:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

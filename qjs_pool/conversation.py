@@ -1,0 +1,397 @@
+"""The conversation with one session's worker: requests, answers, deaths and successors.
+
+Every operation is a generator of steps. It does its own non-blocking reads and writes, and
+yields a deadline (a `time.monotonic()` value, or None) whenever it has to wait for its `poller`;
+the driver waits, in a thread or in an event loop, and sends back what became ready. So each rule
+is written once, and none of it knows threads or asyncio.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import select
+import time
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
+
+from .link import Link
+from .relay import Relay
+from .wire import FrameDecoder, ProtocolError
+from .wire import messages as wire
+from .wire.channel import Channel
+
+T = TypeVar("T")
+Ready = list[tuple[int, int]]
+Steps = Generator[float | None, Ready, T]
+
+# What the engine's own stop gets before the worker is killed: it reports, and keeps the state.
+GRACE_S: Final = 0.25
+# What a killed worker's keeper gets to report before the whole family is killed.
+REPORT_S: Final = 2.0
+# What a worker gets to stand, on a machine that swaps.
+STAND_S: Final = 20.0
+_RETRIES: Final = 3
+
+_worker_log: Final = logging.getLogger("qjs_pool.worker")
+
+
+class Cause(enum.Enum):
+    """Why we killed a worker. Recorded before the kill, or its death would look like a crash."""
+
+    CPU = "cpu"
+    WALL = "wall"
+    INTERRUPT = "interrupt"
+    PROTOCOL = "protocol"
+
+
+class Death:
+    """How a worker ended. `recoverable`: its keeper holds the state of the last commit."""
+
+    __slots__ = ("cause", "peak_rss_bytes", "recoverable", "status", "unread_bytes", "violation")
+
+    def __init__(
+        self,
+        *,
+        status: int | None = None,
+        unread_bytes: int = 0,
+        peak_rss_bytes: int = 0,
+        recoverable: bool = False,
+        cause: Cause | None = None,
+        violation: str = "",
+    ) -> None:
+        self.status = status
+        self.unread_bytes = unread_bytes
+        self.peak_rss_bytes = peak_rss_bytes
+        self.recoverable = recoverable
+        self.cause = cause
+        self.violation = violation
+
+
+class Clock:
+    """When an eval that did not end by itself is ended by us."""
+
+    __slots__ = ("_cpu_base", "_cpu_check", "_cpu_s", "_wall_end")
+
+    def __init__(self, wall_s: float | None, cpu_s: float | None, cpu_base: float) -> None:
+        now = time.monotonic()
+        self._wall_end = None if wall_s is None else now + wall_s + GRACE_S
+        self._cpu_s = cpu_s
+        self._cpu_base = cpu_base
+        self._cpu_check = None if cpu_s is None else now + cpu_s + GRACE_S
+
+    def deadline(self) -> float | None:
+        ends = [end for end in (self._wall_end, self._cpu_check) if end is not None]
+        return min(ends) if ends else None
+
+    def overdue(self, cpu_used: Callable[[], float | None]) -> Cause | None:
+        """The clock that ran out, if one did."""
+        now = time.monotonic()
+        if self._wall_end is not None and now >= self._wall_end:
+            return Cause.WALL
+        if self._cpu_s is not None and self._cpu_check is not None and now >= self._cpu_check:
+            used = cpu_used()
+            # Waiting for tools costs no CPU time: look again when it could be used up.
+            left = self._cpu_s + GRACE_S - (0.0 if used is None else used - self._cpu_base)
+            if left <= 0:
+                return Cause.CPU
+            self._cpu_check = now + max(left, 0.01)
+        return None
+
+
+class Conversation:
+    """One link, and where we stand on it. Made anew when a session gets another family."""
+
+    def __init__(
+        self, link: Link, poller: select.epoll, max_frame_bytes: int, relay: Relay | None
+    ) -> None:
+        self.link = link
+        self.refused: wire.Refused | None = None
+        self.death: Death | None = None
+        # The worker of this generation said Ready (a link taken over may have heard it before).
+        self.standing = link.worker is not None
+        self.leaving = False  # it said that it leaves: a death is to come
+        self.uncommitted = False  # acknowledged, and not yet secured by a checkpoint
+        self._relay = relay
+        self._poller = poller
+        self._max_frame_bytes = max_frame_bytes
+        self._decoder = FrameDecoder(max_frame_bytes)
+        self._channel = Channel()
+        self._cause: Cause | None = None
+        self._violation = ""
+        self._kill_when_standing = False
+        self._answer: wire.EvalDone | wire.Done | None = None
+        self._out = b""
+        self._out_at = 0
+        self._ended = False  # the stream ended: nobody is there any more
+        self._watched: dict[int, int] = {}  # descriptor -> events, as the poller has them
+        self._first_ended: wire.FirstWorkerEnded | None = None
+        self._watch(link.data.fileno(), select.EPOLLIN)
+        self._watch(link.control.fileno(), select.EPOLLIN)
+        # A copy only needs to see the leash's end; its messages are for the original.
+        self._watch(link.family.fileno(), select.EPOLLIN if link.original else 0)
+
+    def unwatch(self) -> None:
+        """Take our descriptors out of the poller; before they are closed."""
+        for fd in list(self._watched):
+            self._watch(fd, None)
+
+    def _watch(self, fd: int, events: int | None) -> None:
+        if events is None:
+            if self._watched.pop(fd, None) is not None:
+                self._poller.unregister(fd)
+        elif (known := self._watched.get(fd)) != events:
+            self._watched[fd] = events
+            if known is None:
+                self._poller.register(fd, events)
+            else:
+                self._poller.modify(fd, events)
+
+    # --- kills ----------------------------------------------------------------------------------
+
+    def kill(self, cause: Cause, violation: str = "") -> None:
+        """Kill the worker that serves; what its keeper holds lives on."""
+        if self.death is not None or self._cause is not None:
+            return
+        self._cause, self._violation = cause, violation
+        if self.standing and self.link.worker is not None:
+            self.link.worker.kill()
+        else:
+            # The one we know of may be the keeper by now: wait for the new one's Ready.
+            self._kill_when_standing = True
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take in what happened while nobody waited."""
+        self._absorb(self._poller.poll(0))
+
+    def stand(self) -> Steps[None]:
+        """Wait for the worker's Ready, or for a death or refusal instead of it."""
+        deadline = time.monotonic() + STAND_S
+        while not (self.standing or self.death or self.refused):
+            self._absorb((yield deadline))
+            if time.monotonic() >= deadline:
+                self.give_up()
+
+    def report(self) -> Steps[None]:
+        """Wait for the death that is to come."""
+        deadline = time.monotonic() + REPORT_S
+        while self.death is None:
+            self._absorb((yield deadline))
+            if self.death is None and time.monotonic() >= deadline:
+                self.give_up()
+
+    def take_over(self) -> Steps[bool]:
+        """Go on after a death with the keeper's state; False when there is nothing left of it."""
+        death = self.death
+        if death is None or not death.recoverable:
+            return False
+        self._watch(self.link.data.fileno(), None)
+        if not self.link.take_over():
+            return False
+        self._watch(self.link.data.fileno(), select.EPOLLIN)
+        self._decoder = FrameDecoder(self._max_frame_bytes)
+        self._channel = Channel()
+        self._cause, self._violation, self._kill_when_standing = None, "", False
+        self._out, self._out_at = b"", 0
+        self.death, self.standing, self.leaving, self._ended = None, False, False, False
+        self.uncommitted = False
+        yield from self.stand()
+        return self.standing
+
+    def exchange(
+        self, request: wire.ToWorker, wall_s: float | None, cpu_s: float | None
+    ) -> Steps[wire.EvalDone | wire.Done | Death]:
+        """Send a request and wait for its answer, or for the death of the worker."""
+        worker = self.link.worker
+        base = (worker.cpu_s() or 0.0) if worker is not None and self.standing else 0.0
+        clock = Clock(wall_s, cpu_s, base)
+        self._channel.sends(request)
+        self._answer = None
+        self._send(wire.to_frame(request))
+        give_up_at: float | None = None
+        while True:
+            if self._answer is not None:
+                return self._answer
+            if self.death is not None:
+                return self.death
+            if give_up_at is None and (self._cause is not None or self._ended):
+                give_up_at = time.monotonic() + REPORT_S
+            deadline = clock.deadline() if give_up_at is None else give_up_at
+            self._absorb((yield deadline))
+            now = time.monotonic()
+            if self._answer is None and self.death is None and deadline is not None:
+                if give_up_at is not None and now >= give_up_at:
+                    self.give_up()
+                elif now >= deadline and (cause := clock.overdue(self._cpu_used)) is not None:
+                    self.kill(cause)
+
+    def send_answers(self, answers: list[wire.ToolAnswer]) -> None:
+        """Queue answers of tool calls."""
+        for answer in answers:
+            self._channel.sends(answer)
+            self._send(wire.to_frame(answer))
+
+    def _cpu_used(self) -> float | None:
+        worker = self.link.worker
+        return worker.cpu_s() if worker is not None and self.standing else None
+
+    def untouched(self, request_bytes: int) -> bool:
+        """Whether the dead worker had read nothing of a request of that size."""
+        death = self.death
+        return (
+            death is not None
+            and death.recoverable
+            and death.cause is None
+            and death.unread_bytes == min(request_bytes, self._out_at)
+        )
+
+    # --- what becomes ready -----------------------------------------------------------------
+
+    def _absorb(self, ready: Ready) -> None:
+        link = self.link
+        data_fd, control_fd = link.data.fileno(), link.control.fileno()
+        leash_fd = link.family.fileno()
+        control_ready = leash_ready = False
+        for fd, events in ready:
+            if fd == data_fd:
+                # Before the control socket: an answer that was sent before its sender died
+                # is an answer.
+                if events & select.EPOLLOUT:
+                    self._flush()
+                if events & ~select.EPOLLOUT:
+                    self._read_data()
+            elif fd == control_fd:
+                control_ready = True
+            elif fd == leash_fd:
+                leash_ready = True
+            elif self._relay is not None:
+                self.send_answers(self._relay.take_answers())
+        if control_ready:
+            self._read_control(link)
+        if leash_ready:
+            self._read_leash(link)
+
+    def _read_data(self) -> None:
+        data = self.link.read()
+        if data is None:
+            return
+        if not data:
+            self._end_stream()
+            return
+        try:
+            for body in self._decoder.feed(data):
+                self._take(wire.decode_from_worker(body))
+        except ProtocolError as error:
+            # Nothing more is read from it; its keeper, or else the anchor, reports its end.
+            self._watch(self.link.data.fileno(), None)
+            self.kill(Cause.PROTOCOL, str(error))
+
+    def _take(self, message: wire.FromWorker) -> None:
+        self._channel.receives(message)
+        if isinstance(message, wire.Log):
+            _worker_log.log(message.level, "%s", message.text)
+        elif isinstance(message, wire.ToolCall):
+            if self._relay is None:
+                raise ProtocolError("a tool call in a session without tools")
+            self._relay.call(message)
+        else:
+            self._answer = message
+            self.leaving = isinstance(message, wire.EvalDone) and message.state == "lost"
+
+    def _read_control(self, link: Link) -> None:
+        if link.family.anchor is None:
+            # Said before any worker existed, and needed to tell whose Ready this is.
+            self._read_leash(link)
+        try:
+            while (message := link.next_control()) is not None:
+                if message == b"":
+                    self._watch(link.control.fileno(), None)
+                    self._end_stream()
+                    return
+                if isinstance(message, wire.Ready):
+                    self._take_ready(message)
+                elif isinstance(message, wire.Died):
+                    self.standing = False
+                    self.death = Death(
+                        status=message.wait_status,
+                        unread_bytes=message.unread_bytes,
+                        peak_rss_bytes=message.peak_rss_bytes,
+                        recoverable=True,
+                        cause=self._cause,
+                        violation=self._violation,
+                    )
+                else:
+                    self.refused = message
+        except ProtocolError as error:
+            # A keeper that lies cannot be gone back to.
+            self._cause, self._violation = Cause.PROTOCOL, str(error)
+            self.give_up()
+
+    def _take_ready(self, ready: wire.Ready) -> None:
+        self.standing, self.uncommitted = True, False
+        if ready.layers:
+            self.link.layers = ready.layers
+            self.link.family.in_namespace = ready.layers.get("pid_namespace") == "on"
+        if self._kill_when_standing and self.link.worker is not None:
+            self._kill_when_standing = False
+            self.link.worker.kill()
+
+    def _read_leash(self, link: Link) -> None:
+        try:
+            while (message := link.family.next_message()) is not None:
+                if message == b"":
+                    self._watch(link.family.fileno(), None)
+                    self.give_up()
+                    return
+                if isinstance(message, wire.FirstWorkerEnded):
+                    self._first_ended = message
+                    if self._ended:
+                        self._die_unkept()
+        except ProtocolError:
+            self.give_up()
+
+    def _end_stream(self) -> None:
+        self._ended = True
+        self._watch(self.link.data.fileno(), None)
+        if self._first_ended is not None:
+            self._die_unkept()
+
+    def give_up(self) -> None:
+        """Nobody reports: end the whole family, and take its state for lost."""
+        self.link.family.kill()
+        self._die_unkept()
+
+    def _die_unkept(self) -> None:
+        if self.death is not None and not self.death.recoverable:
+            return
+        ended = self._first_ended
+        self.standing = False
+        self.death = Death(
+            status=None if ended is None else ended.wait_status,
+            peak_rss_bytes=0 if ended is None else ended.peak_rss_bytes,
+            cause=self._cause,
+            violation=self._violation,
+        )
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _send(self, frame: bytes) -> None:
+        self._out = self._out[self._out_at :] + frame if self._out_at < len(self._out) else frame
+        self._out_at = 0
+        self._flush()
+
+    def _flush(self) -> None:
+        out = memoryview(self._out)
+        data_fd = self.link.data.fileno()
+        while self._out_at < len(out):
+            sent = self.link.write(out[self._out_at :])
+            if sent == 0:
+                if data_fd in self._watched:
+                    self._watch(data_fd, select.EPOLLIN | select.EPOLLOUT)
+                return
+            # Broken (-1): whoever held the other end is gone, and its end will be reported.
+            self._out_at = len(out) if sent < 0 else self._out_at + sent
+        if data_fd in self._watched:
+            self._watch(data_fd, select.EPOLLIN)

@@ -1,0 +1,370 @@
+"""A session: its options, its worker wherever that is, and what each operation gives back.
+
+The operations are steps (see `conversation.py`). Whatever happened to the worker since the last
+one is put right at the start of the next: a successor from its keeper, or a new worker.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .conversation import Cause, Conversation, Death, Steps
+from .errors import GuestError, SessionClosed, SpawnError, ValueTooLarge
+from .exits import describe_death
+from .limits import MiB
+from .link import Link
+from .options import SessionOptions
+from .relay import Relay
+from .result import EvalResult, SessionState, Usage
+from .supervisor import raise_refused
+from .turnstile import Turnstile
+from .wire import messages as wire
+
+MAX_WAITING: Final = 64
+_ATTEMPTS: Final = 4
+_ROLLED_BACK: Final = "the session is as it was before this eval"
+_RESET: Final = "the session's state is lost, it starts empty"
+
+
+class Core:
+    """One session, for one driver at a time; only `interrupt` and `close` may come in between."""
+
+    def __init__(
+        self, options: SessionOptions, obtain: Callable[[], Link], relay: Relay | None
+    ) -> None:
+        self.options = options
+        self.relay = relay
+        self.poller = select.epoll()  # one descriptor that any event loop can wait for
+        self.turns = Turnstile(1, MAX_WAITING)  # operations run one at a time, in call order
+        self.layers: dict[str, str] = {}
+        self.recoveries = 0
+        self.closed = False
+        self._obtain = obtain
+        self._talk: Conversation | None = None
+        self._opened = False  # the worker that stands now has the session's options
+        self._notes: list[str] = []  # remarks for the next result
+        self._running = False
+        self._ids = 0
+        self._evals = 0
+
+    # --- between operations ---------------------------------------------------------------------
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The pid of the worker, as the kernel names it."""
+        talk = self._talk
+        return None if talk is None or talk.link.worker is None else talk.link.worker.pid
+
+    @property
+    def anchor_pid(self) -> int | None:
+        """The pid of the session's anchor, as the kernel names it."""
+        talk = self._talk
+        return None if talk is None or talk.link.family.anchor is None else (
+            talk.link.family.anchor.pid
+        )
+
+    def interrupt(self) -> None:
+        """Stop the eval that runs now, if one does, from any thread."""
+        if self._talk is not None and self._running:
+            self._talk.kill(Cause.INTERRUPT)
+
+    def close(self) -> None:
+        """Kill the worker and let go of every descriptor; any number of times, from any thread.
+
+        It waits for nobody: an operation that runs now ends by the kill, those that wait find
+        the session closed, and the descriptors go when the last of them has left.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if self.relay is not None:
+            self.relay.close()
+        talk = self._talk
+        if talk is not None:
+            talk.kill(Cause.INTERRUPT)
+            if talk.link.family.members == 1:
+                talk.link.family.kill()
+        turn = self.turns.enter(urgent=True)
+        if turn is None:
+            self._let_go()
+        else:
+            turn.add_done_callback(lambda _: self._let_go())
+
+    def _let_go(self) -> None:
+        self._drop()
+        self.poller.close()
+        self.turns.leave()
+
+    def surrender(self) -> Link | None:
+        """Give a worker that has run nothing away; None if there is none that stands."""
+        talk, self._talk = self._talk, None
+        if talk is None:
+            return None
+        talk.unwatch()
+        if talk.standing and talk.death is None:
+            return talk.link
+        talk.link.close()
+        return None
+
+    def abandon(self) -> None:
+        """In a forked child of the host: let go without touching the parent's worker."""
+        self.closed = True
+        # Closed first: what is registered with it is registered for the parent as well.
+        self.poller.close()
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            talk.link.abandon_member()
+            talk.link.family.abandon()
+
+    # --- operations -----------------------------------------------------------------------------
+
+    def open(self) -> Steps[None]:
+        """Have a worker that knows the session's options."""
+        yield from self._settle()
+
+    def stand(self) -> Steps[None]:
+        """Have a worker that stands and has the session's options, whatever happened before."""
+        talk = yield from self._settle()
+        yield from talk.stand()
+
+    def eval(
+        self, code: str, cpu_s: float | None, *, want_value: bool = True
+    ) -> Steps[EvalResult]:
+        """Run one program; whatever the guest does comes back as data."""
+        started = time.monotonic()
+        limits = self.options.limits
+        for attempt in range(_ATTEMPTS):
+            talk = yield from self._settle()
+            self._evals += 1
+            request = wire.Eval(
+                self._evals, code, cpu_s, limits.wall, limits.host_calls, want_value
+            )
+            if self.relay is not None:
+                talk.send_answers(self.relay.begin(self._evals))
+            outcome: wire.EvalDone | wire.Done | Death | None = None
+            self._running = True
+            try:
+                outcome = yield from talk.exchange(request, limits.wall, cpu_s)
+            finally:
+                self._running = False
+                if outcome is None:  # cancelled, or Ctrl-C: the guest must not go on
+                    talk.kill(Cause.INTERRUPT)
+                    talk.leaving = True
+                    if self.relay is not None:
+                        self.relay.end(self._evals, cancel=True)
+            if (
+                isinstance(outcome, Death)
+                and attempt < _ATTEMPTS - 1
+                and talk.untouched(len(wire.to_frame(request)))
+            ):
+                continue  # it died before it read a byte of this: nothing ran
+            break
+        wall_s = time.monotonic() - started
+        if self.closed:
+            raise SessionClosed("the session was closed while this eval ran")
+        if isinstance(outcome, Death):
+            talk.leaving = True  # this result tells it
+            return self._crashed(outcome, cpu_s, wall_s)
+        assert isinstance(outcome, wire.EvalDone)
+        return self._finished(talk, outcome, wall_s)
+
+    def set_global(self, name: str, value: str) -> Steps[None]:
+        """Put an encoded host value into the session as a global."""
+        problem = yield from self._request(
+            lambda request_id: wire.SetGlobal(request_id, name, value)
+        )
+        if problem is not None:
+            raise ValueTooLarge(f"{problem}; raise Limits.memory")
+        self._committing()
+
+    def fork(self, options: SessionOptions) -> Steps[Core]:
+        """An independent copy of the session as it is now, closures included."""
+        yield from self.stand()
+        talk = self._talk
+        assert talk is not None
+        link, ends = talk.link.sibling()
+        copy = Core(options, self._obtain, None if self.relay is None else self.relay.copy())
+        copy._talk = Conversation(link, copy.poller, options.max_frame_bytes, copy.relay)
+        copy._evals = self._evals
+        try:
+            problem = yield from self._request(
+                wire.Fork
+            )
+            if problem is not None or self._talk is not talk or not talk.link.send_sockets(ends):
+                raise SpawnError(f"the session could not be copied: {problem or 'it died'}")
+        except BaseException:
+            copy.close()
+            raise
+        finally:
+            for end in ends:
+                end.close()
+        return copy
+
+    def reset(self) -> Steps[None]:
+        """Go on in a new worker, with nothing of the old state."""
+        self._drop()
+        self._notes.clear()
+        yield from self._settle()
+
+    # --- getting to a worker that serves --------------------------------------------------------
+
+    def _settle(self) -> Steps[Conversation]:
+        """The conversation with a living worker that has the session's options."""
+        for _ in range(_ATTEMPTS):
+            if self.closed:
+                raise SessionClosed("the session is closed; open another with pool.session()")
+            talk = self._talk
+            if talk is None:
+                talk = self._talk = Conversation(
+                    self._obtain(), self.poller, self.options.max_frame_bytes, self.relay
+                )
+                self._opened = False
+            else:
+                talk.look()
+                if talk.leaving:
+                    yield from talk.report()
+            if talk.death is not None:
+                yield from self._recover(talk, talk.death)
+                continue
+            if not self._opened:
+                yield from self._open(talk)
+            if talk.death is None and self._opened:
+                return talk
+        self._drop()
+        raise SpawnError(f"no worker stayed alive in {_ATTEMPTS} attempts")
+
+    def _open(self, talk: Conversation) -> Steps[None]:
+        yield from talk.stand()
+        if talk.refused is not None:
+            refused = talk.refused
+            self._drop()
+            raise_refused(refused)
+        if talk.death is not None:
+            return
+        self.layers = talk.link.layers or self.layers
+        self._ids += 1
+        answer = yield from talk.exchange(self.options.message(self._ids), None, None)
+        self._opened = isinstance(answer, wire.Done)
+
+    def _recover(self, talk: Conversation, death: Death) -> Steps[None]:
+        uncommitted = talk.uncommitted
+        self._opened = False
+        if (yield from talk.take_over()):
+            self.recoveries += 1
+            # Another stream for Math.random than the one that the lost eval has seen.
+            self.options = self.options.reseeded(f"recovery {self.recoveries}")
+            if uncommitted:
+                self._notes.append(
+                    "what the previous eval changed is lost: its worker died "
+                    f"({describe_death(death.status, death.peak_rss_bytes)}) before it was secured"
+                )
+            return
+        if self._evals and self._talk is talk and not talk.leaving:
+            self._notes.append(
+                f"{_RESET}: its worker died "
+                f"({describe_death(death.status, death.peak_rss_bytes)})"
+            )
+        self._drop()
+
+    def _drop(self) -> None:
+        talk, self._talk = self._talk, None
+        self._opened = False
+        if talk is not None:
+            talk.unwatch()
+            talk.link.close()
+
+    def _request(self, make: Callable[[int], wire.ToWorker]) -> Steps[str | None]:
+        """Carry out a request that is not an eval; the problem it met, if any."""
+        for _ in range(_ATTEMPTS):
+            talk = yield from self._settle()
+            self._ids += 1
+            answer = yield from talk.exchange(make(self._ids), self.options.limits.wall, None)
+            if isinstance(answer, wire.Done):
+                return answer.problem
+        raise SpawnError("the session's worker died at this request every time")
+
+    def _committing(self) -> None:
+        talk = self._talk
+        if talk is not None and self.options.durable:
+            talk.standing, talk.uncommitted = False, True
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
+
+    def _state_after(self, lost: bool, recoverable: bool = True) -> SessionState:
+        if not lost:
+            return "kept"
+        return "rolled_back" if recoverable and self.options.durable else "reset"
+
+    def _finished(
+        self, talk: Conversation, done: wire.EvalDone, wall_s: float
+    ) -> EvalResult:
+        limits = self.options.limits
+        error = None
+        if done.error is not None:
+            error = GuestError(done.error.name, done.error.message, done.error.stack)
+        state = self._state_after(done.state == "lost")
+        notes = self._take_notes()
+        if state == "kept":
+            self._committing()
+        else:
+            assert error is not None
+            remark = _ROLLED_BACK if state == "rolled_back" else _RESET
+            error = GuestError(error.name, f"{error.message}; {remark}", error.stack)
+        calls, remarks = ((), ()) if self.relay is None else self.relay.end(self._evals)
+        return EvalResult(
+            text=done.text,
+            stdout=done.stdout,
+            error=error,
+            state=state,
+            usage=Usage(done.cpu_s, wall_s, done.peak_rss_bytes, len(calls)),
+            kind=done.kind,
+            notes=(*notes, *done.notes, *remarks),
+            calls=calls,
+            encoded=done.value,
+            problem=done.value_error,
+            max_nodes=limits.value_nodes,
+        )
+
+    def _crashed(self, death: Death, cpu_s: float | None, wall_s: float) -> EvalResult:
+        limits = self.options.limits
+        state = self._state_after(True, death.recoverable)
+        how = describe_death(death.status, death.peak_rss_bytes)
+        match death.cause:
+            case Cause.CPU | Cause.WALL:
+                name = "Timeout"
+                message = (
+                    f"killed, as it did not stop by itself: VM over {cpu_s or 0:.1f} s"
+                    if death.cause is Cause.CPU
+                    else f"killed, as it did not stop by itself: wall {wall_s:.1f} s "
+                    f"of {limits.wall or 0:.1f} s"
+                )
+            case Cause.INTERRUPT:
+                name, message = "Interrupted", "the host stopped this eval"
+            case Cause.PROTOCOL:
+                name, message = "WorkerCrashed", f"it broke the protocol: {death.violation}"
+            case _ if death.status is not None and death.status >> 8 == wire.EXIT_OUT_OF_MEMORY:
+                name = "OutOfMemory"
+                message = f"the worker ran into its memory limit of {limits.memory / MiB:g} MiB"
+            case _:
+                name, message = "WorkerCrashed", how
+        remark = _ROLLED_BACK if state == "rolled_back" else _RESET
+        notes = self._take_notes()
+        calls, remarks = (
+            ((), ()) if self.relay is None else self.relay.end(self._evals, cancel=True)
+        )
+        return EvalResult(
+            text="",
+            stdout="",
+            error=GuestError(name, f"{message}; {remark}"),
+            state=state,
+            usage=Usage(0.0, wall_s, death.peak_rss_bytes, len(calls)),
+            notes=(*notes, *remarks),
+            calls=calls,
+        )

@@ -1,0 +1,100 @@
+"""The sync pool."""
+
+from __future__ import annotations
+
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import TracebackType
+from .drive import drive
+from .limits import Limits
+from .pool_front import PoolFront
+from .session import Session
+
+
+class Pool(PoolFront):
+    __doc__ = (
+        "Sandboxed workers for any number of sessions. Use it with `with`, or `close()` it.\n\n"
+        + (PoolFront.__doc__ or "")
+    )
+
+    def start(self) -> Pool:
+        """Start the zygote and a first worker, for readiness checks; else the first session does.
+
+        Raises:
+            IsolationUnavailable: a layer that `isolation` requires is missing.
+            SpawnError: no worker could be started.
+        """
+        self._core.check_open()
+        core = self._core.new_core(None)
+        try:
+            drive(core, core.stand)
+            self._core.report_isolation(core.layers)
+            self._core.keep_idle(core)
+        finally:
+            core.close()
+        self._core.refill()
+        return self
+
+    @property
+    def isolation(self) -> dict[str, str]:
+        """Each isolation layer: "on", or why not. Starts the pool if need be."""
+        if not self._core.layers:
+            self.start()
+        return dict(self._core.layers)
+
+    def session(self, *, limits: Limits | None = None) -> Session:
+        """Open a session.
+
+        Args:
+            limits: narrower than the pool's; default values mean "as the pool".
+
+        Raises:
+            PoolExhausted: `max_sessions` stayed in use for `checkout_timeout` seconds.
+            SpawnError, IsolationUnavailable: no worker could be had.
+            UsageError: a limit is wider than the pool's.
+        """
+        self._core.check_open()
+        self._enter()
+        try:
+            core = self._core.new_core(limits)
+            self._core.adopt(core)
+        except BaseException:
+            self._core.slots.leave()
+            raise
+        try:
+            drive(core, core.open)
+        except BaseException:
+            core.close()
+            self._core.release(core)
+            raise
+        self._core.report_isolation(core.layers)
+        return Session(self, core)
+
+    def close(self) -> None:
+        """End all sessions and workers. Idempotent; never waits for a guest."""
+        self._core.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _enter(self) -> None:
+        """Take a slot."""
+        waiting = self._core.slots.enter()
+        if waiting is None:
+            return
+        timeout = self._core.options.checkout_timeout
+        try:
+            waiting.result(timeout)
+        except FutureTimeout:
+            self._core.slots.give_up(waiting)
+            raise self._core.exhausted() from None
+        except BaseException:
+            self._core.slots.give_up(waiting)
+            raise

@@ -1,0 +1,276 @@
+"""What `Pool` and `AsyncPool` share: options, the supervisor, idle workers, and the open sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import secrets
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from . import descriptors
+from .core import Core
+from .errors import PoolExhausted, SessionClosed, UsageError
+from .isolation import required_layers
+from .limits import Limits, seconds_or_error
+from .link import Link
+from .options import SessionOptions
+from .supervisor import BaseImage, Supervisor
+from .turnstile import Turnstile
+from .wire import messages as wire
+
+Isolation = Literal["auto", "strict", "best-effort"]
+Durability = Literal["eval", "none"]
+
+_log: Final = logging.getLogger("qjs_pool")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """Options of a pool, validated."""
+
+    limits: Limits
+    max_sessions: int
+    min_idle: int
+    isolation: Isolation
+    durability: Durability
+    clock: wire.Clock
+    preload: str
+    seed: int | str | None
+    checkout_timeout: float | None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.limits, Limits):
+            raise UsageError(f"limits={self.limits!r} is not a Limits")
+        _whole("max_sessions", self.max_sessions, 1)
+        _whole("min_idle", self.min_idle, 0)
+        if self.min_idle > self.max_sessions:
+            raise UsageError(
+                f"min_idle={self.min_idle} is over max_sessions={self.max_sessions}"
+            )
+        if self.checkout_timeout is not None:
+            seconds_or_error("checkout_timeout", self.checkout_timeout)
+        _one_of("isolation", self.isolation, get_args(Isolation))
+        _one_of("durability", self.durability, get_args(Durability))
+        _one_of("clock", self.clock, get_args(wire.Clock))
+        if not isinstance(self.preload, str):
+            raise UsageError(f"preload must be JavaScript source, not {type(self.preload).__name__}")
+
+
+class PoolCore:
+    """The state of a pool. Thread-safe; never waits for anything but the zygote's start."""
+
+    def __init__(self, options: PoolOptions, base: BaseImage) -> None:
+        self.options = options
+        self.supervisor = Supervisor(base)
+        self.slots = Turnstile(options.max_sessions)
+        self.closed = False
+        self.layers: dict[str, str] = {}
+        self.counters = {"sessions_opened": 0, "sessions_closed": 0}
+        self._required = sorted(required_layers(options.isolation))
+        self._lock = threading.Lock()
+        self._idle: deque[Link] = deque()
+        self._cores: set[Core] = set()
+        self._draws = 0
+        _pools.add(self)
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def new_core(self, limits: Limits | None, tools: Any = None) -> Core:
+        """A session's core; its worker comes with its first operation."""
+        self.check_open()
+        options = self.options
+        if limits is not None and not isinstance(limits, Limits):
+            raise UsageError(f"limits={limits!r} is not a Limits")
+        narrowed = options.limits if limits is None else options.limits.narrowed(limits)
+        session = SessionOptions(
+            limits=narrowed,
+            durable=options.durability == "eval",
+            clock=options.clock,
+            seed=self._draw_seed(),
+        )
+        return Core(session, lambda: self.obtain(narrowed), None)
+
+    def adopt(self, core: Core) -> None:
+        """Take a session into the pool's keeping."""
+        with self._lock:
+            self._cores.add(core)
+            self.counters["sessions_opened"] += 1
+
+    def release(self, core: Core) -> None:
+        """A session was closed: its slot is free."""
+        with self._lock:
+            if core not in self._cores:
+                return
+            self._cores.discard(core)
+            self.counters["sessions_closed"] += 1
+        self.slots.leave()
+
+    def copy_options(self, core: Core) -> SessionOptions:
+        """Options for a copy of a session: its own stream of Math.random."""
+        with self._lock:
+            self._draws += 1
+            return core.options.reseeded(f"copy {self._draws}")
+
+    def _draw_seed(self) -> str:
+        with self._lock:
+            self._draws += 1
+            if self.options.seed is None:
+                return secrets.token_hex(16)
+            base = SessionOptions(
+                limits=self.options.limits, durable=False, clock="off", seed=str(self.options.seed)
+            )
+            return base.reseeded(f"session {self._draws}").seed
+
+    def check_open(self) -> None:
+        """Raise SessionClosed when the pool is closed."""
+        if self.closed:
+            raise SessionClosed("the pool is closed; create another Pool")
+
+    def exhausted(self) -> PoolExhausted:
+        """The error of a checkout that waited too long."""
+        options = self.options
+        return PoolExhausted(
+            f"all max_sessions={options.max_sessions} sessions stayed in use for "
+            f"{options.checkout_timeout} s (checkout_timeout); close sessions or raise one of them"
+        )
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def obtain(self, limits: Limits) -> Link:
+        """A link to a worker that stands, or is about to: an idle one where one fits."""
+        self.check_open()
+        link = None
+        if self._kernel_limits(limits) == self._kernel_limits(self.options.limits):
+            with self._lock:
+                if self._idle:
+                    link = self._idle.popleft()
+        if link is None:
+            link = self._spawn(limits)
+        self.refill()
+        return link
+
+    def refill(self) -> None:
+        """Ask for idle workers until there are `min_idle`."""
+        while not self.closed:
+            with self._lock:
+                room = self.options.max_sessions - len(self._cores)
+                if len(self._idle) >= min(self.options.min_idle, max(room, 0)):
+                    return
+            link = self._spawn(self.options.limits)
+            with self._lock:
+                if not self.closed:
+                    self._idle.append(link)
+                    continue
+            link.close()
+
+    def keep_idle(self, core: Core) -> None:
+        """Use the worker of a session that ran nothing as an idle one, or end it."""
+        link = core.surrender()
+        if link is None:
+            return
+        with self._lock:
+            if not self.closed and len(self._idle) < self.options.min_idle:
+                self._idle.append(link)
+                return
+        link.close()
+
+    def _spawn(self, limits: Limits) -> Link:
+        descriptors.make_room(self.options.max_sessions)
+        memory, stack = self._kernel_limits(limits)
+        return self.supervisor.spawn(
+            wire.Spawn(
+                memory_bytes=memory,
+                stack_bytes=stack,
+                cpu_backstop_s=None,
+                required_layers=self._required,
+                durable=self.options.durability == "eval",
+            )
+        )
+
+    @staticmethod
+    def _kernel_limits(limits: Limits) -> tuple[int, int]:
+        # What the kernel enforces is set before the lockdown and can't be changed after it.
+        return limits.memory, limits.stack
+
+    def report_isolation(self, layers: Mapping[str, str]) -> None:
+        """Remember the lockdown of a worker; say loudly, once, what it lacks."""
+        if self.layers:
+            return
+        self.layers = dict(layers)
+        missing = {name: why for name, why in layers.items() if why != "on"}
+        if missing:
+            _log.warning(
+                "isolation is weaker than it could be: %s",
+                "; ".join(f"{name} is {why}" for name, why in missing.items()),
+            )
+
+    # --- figures, the end -----------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and the sessions' memory; see `Pool.stats`."""
+        with self._lock:
+            cores = list(self._cores)
+            idle = len(self._idle)
+            counters = dict(self.counters)
+        return {
+            **counters,
+            "sessions": len(cores),
+            "idle": idle,
+            "waiting": self.slots.waiting,
+            "max_sessions": self.options.max_sessions,
+            "recoveries": sum(core.recoveries for core in cores),
+            "zygote_starts": self.supervisor.starts,
+            "rss_bytes": descriptors.rss_bytes([core.worker_pid for core in cores]),
+        }
+
+    def close(self) -> None:
+        """End every session, idle worker and the zygote. Idempotent; waits for no guest."""
+        with self._lock:
+            self.closed = True
+            cores, self._cores = list(self._cores), set()
+            idle, self._idle = list(self._idle), deque()
+        for core in cores:
+            core.close()
+        for link in idle:
+            link.close()
+        self.supervisor.close()
+
+    def forget(self) -> None:
+        """In a forked child of the host: nothing of the parent's is ours; start afresh."""
+        self._lock = threading.Lock()  # a thread that does not exist here may hold the old one
+        for core in self._cores:
+            core.abandon()
+        for link in self._idle:
+            link.abandon_member()
+            link.family.abandon()
+        self._cores, self._idle = set(), deque()
+        self.slots = Turnstile(self.options.max_sessions)
+        self.supervisor.forget()
+
+
+_pools: weakref.WeakSet[PoolCore] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _whole(name: str, value: object, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{name}={value!r} is not an integer")
+    if value < low:
+        raise UsageError(f"{name}={value} must be at least {low}")
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name}={value!r} is unknown; choose one of {', '.join(allowed)}")

@@ -1,0 +1,3 @@
+"""Placeholder."""
+
+class Relay: ...

@@ -1,0 +1,83 @@
+"""The order in which messages may pass on the data stream, as a table.
+
+The host keeps one `Channel` per worker. Whatever the table does not list is a violation, however
+well-formed it is; the table is also where the protocol page's diagram comes from.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from . import messages as wire
+from .frames import ProtocolError
+
+
+class State(enum.Enum):
+    """Whose turn it is."""
+
+    IDLE = "idle"  # the host may send a request
+    RUNNING = "running"  # an eval runs; its end is EvalDone
+    WAITING = "waiting"  # another request is being carried out; its end is Done
+
+
+_Table = Mapping[State, Mapping[type, State]]
+
+# fmt: off
+HOST_SENDS: Final[_Table] = {
+    State.IDLE:    {wire.Eval: State.RUNNING, wire.Open: State.WAITING,
+                    wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING},
+    State.RUNNING: {wire.ToolAnswer: State.RUNNING},
+    State.WAITING: {},
+}
+WORKER_SENDS: Final[_Table] = {
+    State.IDLE:    {wire.Log: State.IDLE},
+    State.RUNNING: {wire.ToolCall: State.RUNNING, wire.EvalDone: State.IDLE,
+                    wire.Log: State.RUNNING},
+    State.WAITING: {wire.Done: State.IDLE, wire.Log: State.WAITING},
+}
+# fmt: on
+
+
+class Channel:
+    """Checks each message against the table, and that an answer answers what was asked."""
+
+    __slots__ = ("_asked", "state")
+
+    def __init__(self) -> None:
+        self.state = State.IDLE
+        self._asked = 0
+
+    def sends(self, message: wire.ToWorker) -> None:
+        """The host is about to send `message`."""
+        self.state = self._next(HOST_SENDS, message)
+        if isinstance(message, wire.Eval):
+            self._asked = message.eval_id
+        elif not isinstance(message, wire.ToolAnswer):
+            self._asked = message.request_id
+
+    def receives(self, message: wire.FromWorker) -> None:
+        """The worker sent `message`.
+
+        Raises:
+            ProtocolError: it may not come now, or answers something else.
+        """
+        state = self._next(WORKER_SENDS, message)
+        if isinstance(message, (wire.EvalDone, wire.ToolCall)):
+            answered = message.eval_id
+        elif isinstance(message, wire.Done):
+            answered = message.request_id
+        else:
+            answered = self._asked
+        if answered != self._asked:
+            raise ProtocolError(
+                f"{type(message).__name__} for {answered}, but {self._asked} was asked"
+            )
+        self.state = state
+
+    def _next(self, table: _Table, message: object) -> State:
+        try:
+            return table[self.state][type(message)]
+        except KeyError:
+            raise ProtocolError(
+                f"{type(message).__name__} may not come while {self.state.value}"
+            ) from None

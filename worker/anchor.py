@@ -1,0 +1,96 @@
+"""The anchor: first process of a session, parent of last resort, and the one that ends it.
+
+It runs no guest code and reads nothing a worker could write. It reaps every process of its
+session and leaves when none is left, or when the host lets go of the leash; as pid 1 of a pid
+namespace its end removes all of them, otherwise it kills its process group, which no worker
+can leave.
+"""
+
+import os
+import resource
+import select
+import signal
+import socket
+from typing import NoReturn
+
+from qjs_pool.wire import messages as wire
+
+from .engine import Engine
+from .functions import Functions
+from .serve import run_first_worker
+from .sockets import adopt_packet_socket
+
+
+def run(
+    spawn: wire.Spawn,
+    fds: list[int],
+    engine: Engine,
+    functions: Functions,
+    layers: dict[str, str],
+    skip: frozenset[str],
+) -> NoReturn:
+    """Be the anchor of a new session whose sockets are `fds` (leash, control, data)."""
+    try:
+        _run(spawn, fds, engine, functions, layers, skip)
+    finally:
+        # Whatever happened above, the zygote's code must never run in two processes.
+        _end_session()
+
+
+def _run(
+    spawn: wire.Spawn,
+    fds: list[int],
+    engine: Engine,
+    functions: Functions,
+    layers: dict[str, str],
+    skip: frozenset[str],
+) -> None:
+    leash_fd, control_fd, data_fd = fds
+    leash = adopt_packet_socket(leash_fd)
+    # Before any worker exists, so that the kernel's word for our pid cannot be a worker's.
+    leash.send(wire.encode_body(wire.AnchorUp()))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    first = os.fork()
+    if first == 0:
+        try:
+            leash.close()
+            run_first_worker(spawn, control_fd, data_fd, engine, functions, layers, skip)
+        finally:
+            os._exit(wire.EXIT_INTERNAL)
+    os.close(control_fd)
+    os.close(data_fd)
+
+    def reap(_number: int, _frame: object) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                _end_session()
+            if pid == 0:
+                return
+            if pid == first and status != wire.EXIT_LEFT:
+                _report(leash, status, usage)
+
+    signal.signal(signal.SIGCHLD, reap)
+    reap(signal.SIGCHLD, None)  # what ended before the handler stood
+    watch = select.poll()
+    watch.register(leash_fd, 0)  # POLLHUP is always reported
+    watch.poll()
+
+
+def _report(leash: socket.socket, status: int, usage: resource.struct_rusage) -> None:
+    message = wire.FirstWorkerEnded(
+        wait_status=status,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_rss_bytes=usage.ru_maxrss * 1024,
+    )
+    try:
+        leash.send(wire.encode_body(message), socket.MSG_DONTWAIT)
+    except OSError:
+        pass  # the host is gone, or does not read: the end of the leash says enough
+
+
+def _end_session() -> NoReturn:
+    if os.getpid() != 1:
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)

@@ -1,0 +1,286 @@
+"""One eval, from its request to its outcome: budgets, jobs, timers, tool calls, and what went wrong.
+
+The engine has no clock of its own that we could trust with a whole eval: its time limit starts
+anew at every call. So the budget is kept here, and each call into the engine gets what is left.
+"""
+
+import resource
+import select
+import time
+from typing import Any, Final, Protocol
+
+from qjs_pool.wire import ProtocolError
+from qjs_pool.wire import messages as wire
+
+from .engine import Engine, EngineOutOfMemory, Interrupted, Outcome, clean_stack
+from .functions import Functions
+from .transpile import Program, transpile
+
+# Engine memory beyond the limit while an eval runs, so that a session whose heap is full can
+# still run the program that frees it. What is over the limit at the end is not kept.
+_HEADROOM_BYTES: Final = 256 << 10
+# Time to run the jobs that a timed-out program left behind. The engine can't drop them, and
+# they must not run in the next eval, so if this doesn't suffice the state is given up.
+_DRAIN_CPU_S: Final = 0.05
+_JOBS_PER_CLOCK: Final = 64
+
+
+class Host(Protocol):
+    """What an eval needs of the worker: messages in and out."""
+
+    @property
+    def data(self) -> Any: ...
+    def read(self) -> list[wire.ToWorker]: ...
+    def send(self, message: wire.FromWorker) -> None: ...
+
+
+class _OutOfTime(Exception):
+    """A budget is used up; the argument says which: "cpu" or "wall"."""
+
+
+class Budget:
+    """What an eval may use: CPU seconds and wall-clock seconds, None for no limit."""
+
+    __slots__ = ("_cpu_end", "_cpu_start", "_wall_end", "_wall_start", "cpu_s", "tools_s", "wall_s")
+
+    def __init__(self, cpu_s: float | None, wall_s: float | None) -> None:
+        self.cpu_s, self.wall_s = cpu_s, wall_s
+        self.tools_s = 0.0  # wall seconds spent waiting for tools and timers
+        self._cpu_start = time.process_time()
+        self._wall_start = time.monotonic()
+        self._cpu_end = None if cpu_s is None else self._cpu_start + cpu_s
+        self._wall_end = None if wall_s is None else self._wall_start + wall_s
+
+    def cpu_left(self) -> float | None:
+        """CPU seconds for the next call into the engine: CPU time never outruns the wall."""
+        left = None
+        if self._cpu_end is not None:
+            left = self._cpu_end - time.process_time()
+            if left <= 0:
+                raise _OutOfTime("cpu")
+        wall = self.wall_left()
+        return wall if left is None or (wall is not None and wall < left) else left
+
+    def wall_left(self) -> float | None:
+        """Wall seconds left, None for no limit."""
+        if self._wall_end is None:
+            return None
+        left = self._wall_end - time.monotonic()
+        if left <= 0:
+            raise _OutOfTime("wall")
+        return left
+
+    def cpu_used(self) -> float:
+        return time.process_time() - self._cpu_start
+
+    def spent(self) -> str:
+        """Which clock stands where: `VM 2.0 s of 2.0 s, tools 4.1 s, wall 6.2 s`."""
+        wall = time.monotonic() - self._wall_start
+        return (
+            f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, "
+            f"wall {wall:.1f} s{_of(self.wall_s)}"
+        )
+
+
+def _of(limit_s: float | None) -> str:
+    return "" if limit_s is None else f" of {limit_s:.1f} s"
+
+
+class EvalRunner:
+    """Runs the evals of one session, one at a time."""
+
+    def __init__(self, engine: Engine, functions: Functions, host: Host) -> None:
+        self._engine = engine
+        self._functions = functions
+        self._host = host
+        self._memory_bytes = 0
+
+    def open(self, options: wire.Open) -> None:
+        """Apply the session's options."""
+        self._memory_bytes = options.memory_bytes
+        self._engine.set_memory(options.memory_bytes)
+        self._engine.set_stack(options.stack_bytes)
+        self._engine.configure(options)
+
+    def set_global(self, message: wire.SetGlobal) -> str | None:
+        """Put a host value into the session; the reason when that can't be."""
+        try:
+            self._engine.set_cpu(None)
+            self._engine.set_global(message.name, message.value)
+        except EngineOutOfMemory:
+            return f"no memory left for {message.name!r} under {self._memory_bytes} bytes"
+        return None
+
+    def answer(self, message: wire.ToolAnswer) -> None:
+        """Deliver the answer of a tool call."""
+        self._engine.settle(message.call_id, message.ok, message.payload)
+
+    def run(self, request: wire.Eval) -> wire.EvalDone:
+        """Run one program to its outcome."""
+        budget = Budget(request.cpu_s, request.wall_s)
+        engine = self._engine
+        program: Program | None = None
+        state: wire.State = "kept"
+        try:
+            program = transpile(request.code)
+            engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
+            self._execute(request, program, budget)
+            engine.set_cpu(budget.cpu_left())
+            outcome = engine.finish()
+            self._check_memory(outcome)
+        except (Interrupted, _OutOfTime) as end:
+            outcome, state = self._after_timeout(end, budget)
+        except _Deadlocked:
+            outcome = _failed(
+                engine.abandon(),
+                "Deadlock",
+                "the program awaits a promise that nothing can settle: "
+                "no timer, job or tool call is left",
+            )
+        except EngineOutOfMemory:
+            outcome, state = self._after_out_of_memory(), "lost"
+        engine.set_cpu(None)
+        return self._done(request, outcome, state, budget, program)
+
+    def _execute(self, request: wire.Eval, program: Program, budget: Budget) -> None:
+        """Run the scripts, then jobs, timers and tool answers until the value is there."""
+        engine = self._engine
+        last = len(program.scripts) - 1
+        for index, script in enumerate(program.scripts):
+            engine.set_cpu(budget.cpu_left())
+            engine.run(
+                script,
+                first=index == 0,
+                last=index == last,
+                boxed=program.boxed and index == last,
+                want_value=request.want_value,
+            )
+        while True:
+            self._run_jobs(budget)
+            engine.set_cpu(budget.cpu_left())
+            status = engine.poll(time.monotonic() * 1000.0)
+            for call in status.calls:
+                self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
+            if engine.run_job():
+                continue  # a timer's callback queued more
+            if status.settled:
+                return
+            self._wait(status.next_timer_s, status.calls_open, budget)
+
+    def _run_jobs(self, budget: Budget) -> None:
+        run_job = self._engine.run_job
+        while True:
+            self._engine.set_cpu(budget.cpu_left())
+            # Reading the clock costs as much as a small job; a long one is interrupted anyway.
+            for _ in range(_JOBS_PER_CLOCK):
+                if not run_job():
+                    return
+
+    def _wait(self, next_timer_s: float | None, calls_open: int, budget: Budget) -> None:
+        """Wait for a tool's answer or the next timer, within the wall."""
+        if next_timer_s is None and not calls_open:
+            raise _Deadlocked
+        left = budget.wall_left()
+        wait_s = next_timer_s if left is None or (next_timer_s or left) < left else left
+        started = time.monotonic()
+        poll = select.poll()
+        poll.register(self._host.data, select.POLLIN)
+        ready = poll.poll(None if wait_s is None else wait_s * 1000.0)
+        budget.tools_s += time.monotonic() - started
+        if ready:
+            self._engine.set_cpu(budget.cpu_left())
+            for message in self._host.read():
+                if isinstance(message, wire.ToolAnswer):
+                    self.answer(message)
+                else:
+                    raise ProtocolError(f"{type(message).__name__} during an eval")
+
+    def _check_memory(self, outcome: Outcome) -> None:
+        """Out of memory is told by the allocator: a guest can throw an error that looks like it."""
+        engine = self._engine
+        if outcome.out_of_memory:
+            raise EngineOutOfMemory
+        engine.set_memory(self._memory_bytes)
+        if not engine.can_allocate():
+            raise EngineOutOfMemory
+
+    def _after_timeout(self, end: Exception, budget: Budget) -> tuple[Outcome, wire.State]:
+        engine = self._engine
+        message = budget.spent()
+        engine.set_cpu(None)
+        outcome = _failed(engine.abandon(), "Timeout", message)
+        drained = self._drained()
+        engine.set_memory(self._memory_bytes)
+        return outcome, "kept" if drained and engine.can_allocate() else "lost"
+
+    def _drained(self) -> bool:
+        engine = self._engine
+        end = time.process_time() + _DRAIN_CPU_S
+        try:
+            while (left := end - time.process_time()) > 0:
+                engine.set_cpu(left)
+                if not engine.run_job():
+                    engine.abandon()  # the requests those jobs made go nowhere
+                    return True
+        except (Interrupted, EngineOutOfMemory):
+            pass
+        return False
+
+    def _after_out_of_memory(self) -> Outcome:
+        engine = self._engine
+        # What was printed is still worth having; the state is gone in any case.
+        engine.set_memory(self._memory_bytes + (8 << 20))
+        engine.set_cpu(1.0)
+        try:
+            stdout = engine.abandon()
+        except Exception:
+            stdout = ""
+        limit = f"{self._memory_bytes / (1 << 20):g} MiB"
+        return _failed(
+            stdout,
+            "OutOfMemory",
+            f"the program needed more than its memory limit of {limit}",
+        )
+
+    def _done(
+        self,
+        request: wire.Eval,
+        outcome: Outcome,
+        state: wire.State,
+        budget: Budget,
+        program: Program | None,
+    ) -> wire.EvalDone:
+        error = outcome.error
+        if error is not None and program is not None:
+            error = wire.ErrorInfo(
+                error.name, error.message, clean_stack(error.stack, program.locate)
+            )
+        return wire.EvalDone(
+            eval_id=request.eval_id,
+            text=outcome.text,
+            stdout=outcome.stdout,
+            kind=outcome.kind,
+            value=outcome.value,
+            value_error=outcome.value_error,
+            error=error,
+            state=state,
+            cpu_s=budget.cpu_used(),
+            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            notes=[],
+        )
+
+
+class _Deadlocked(Exception):
+    pass
+
+
+def _failed(stdout: str, name: str, message: str) -> Outcome:
+    return Outcome(
+        text="",
+        stdout=stdout,
+        kind="value",
+        value=None,
+        value_error=None,
+        error=wire.ErrorInfo(name, message, ""),
+        out_of_memory=False,
+    )

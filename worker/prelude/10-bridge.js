@@ -1,0 +1,89 @@
+// The bridge: how Python reaches the prelude, and the hooks by which the prelude's files meet.
+//
+// Python gets `bridge(name)` and nothing else; every entry of `bridgeTable` takes and returns only
+// strings, ints and bools. Requests the other way are queued in `outbox` and drained by `poll`,
+// because with a time limit set the engine can't call Python.
+const bridgeTable = { __proto__: null };
+
+function bridge(name) {
+  return bridgeTable[name];
+}
+
+const {
+  defineGlobal, defineReserved, hooks, newList, onConfigure, onEvalStart, onPoll, parseHostJson,
+  restoreReserved, runHooks,
+} = (() => {
+  const {
+    globalThis, ArrayIsArray, JSONParse, ObjectDefineProperty, ObjectKeys, ObjectSetPrototypeOf,
+  } = primordials;
+
+  // Lists of our own have no prototype: an index write can't reach a setter on Array.prototype.
+  function newList() {
+    return ObjectSetPrototypeOf([], null);
+  }
+
+  const hooks = { __proto__: null, configure: newList(), evalStart: newList(), poll: newList() };
+
+  function runHooks(list, argument) {
+    for (let i = 0; i < list.length; i++) list[i](argument);
+  }
+
+  // All of ours are non-enumerable: `Object.keys(globalThis)` lists only what the guest made.
+  function defineGlobal(name, value) {
+    ObjectDefineProperty(globalThis, name, {
+      __proto__: null, value, writable: true, enumerable: false, configurable: true,
+    });
+  }
+
+  // A global that is back in place at every eval whatever the guest did to it. It may be assigned to,
+  // which lasts until the next eval; as an accessor that can't be redefined, deleted or frozen,
+  // there is nothing else to undo.
+  const reserved = { __proto__: null };
+  const current = { __proto__: null };
+  function defineReserved(name, value) {
+    const isNew = !(name in reserved);
+    reserved[name] = value;
+    current[name] = value;
+    if (!isNew) return;
+    const accessors = {
+      get value() { return current[name]; },
+      set value(other) { current[name] = other; },
+    };
+    const { get, set } = primordials.ReflectGetOwnPropertyDescriptor(accessors, "value");
+    ObjectDefineProperty(globalThis, name, {
+      __proto__: null, get, set, enumerable: false, configurable: false,
+    });
+  }
+
+  function restoreReserved() {
+    for (const name in reserved) current[name] = reserved[name];
+  }
+
+  // What the host sends, as records without prototypes: a field that is missing must read as
+  // undefined, not as whatever the guest put on Object.prototype.
+  function parseHostJson(json) {
+    return bare(JSONParse(json));
+  }
+
+  function bare(value) {
+    if (typeof value !== "object" || value === null) return value;
+    const keys = ObjectKeys(value);
+    ObjectSetPrototypeOf(value, null);
+    for (let i = 0; i < keys.length; i++) value[keys[i]] = bare(value[keys[i]]);
+    return value;
+  }
+
+  return {
+    __proto__: null,
+    defineGlobal,
+    defineReserved,
+    hooks,
+    newList,
+    onConfigure(hook) { hooks.configure[hooks.configure.length] = hook; },
+    onEvalStart(hook) { hooks.evalStart[hooks.evalStart.length] = hook; },
+    onPoll(hook) { hooks.poll[hooks.poll.length] = hook; },
+    parseHostJson,
+    restoreReserved,
+    runHooks,
+  };
+})();

@@ -1,0 +1,62 @@
+// Places where the engine itself would run guest code, closed before any guest code exists.
+//
+// quickjs-ng follows V8: on every throw, also on one that our own brand checks provoke and catch, it
+// calls Error.prepareStackTrace and reads Error.stackTraceLimit (tried: a guest's getter ran inside
+// a checked native call). And what a bare job throws escapes to the binding, which stringifies
+// it in C where no interrupt can stop it: so callbacks that the engine runs as jobs are wrapped.
+{
+  const {
+    Error, FinalizationRegistry, ObjectDefineProperty, ObjectGetOwnPropertyDescriptor, Promise,
+    PromisePrototypeThen, ReflectApply, ReflectConstruct, TypeError,
+  } = primordials;
+
+  // Deleting the accessor leaves no way to the engine's hook: a property of that name is inert.
+  delete Error.prepareStackTrace;
+  if (ObjectGetOwnPropertyDescriptor(Error, "stackTraceLimit") !== undefined) {
+    ObjectDefineProperty(Error, "stackTraceLimit", {
+      __proto__: null, value: 50, writable: false, enumerable: false, configurable: false,
+    });
+  }
+
+  // An own `constructor` of undefined makes then() use the intrinsic Promise, whatever the guest did.
+  const settled = new Promise((resolve) => resolve());
+  ObjectDefineProperty(settled, "constructor", { __proto__: null, value: undefined });
+
+  function guarded(callback) {
+    return (...values) => {
+      try {
+        ReflectApply(callback, undefined, values);
+      } catch (error) {
+        logUncaught(error);
+      }
+    };
+  }
+
+  const methods = {
+    queueMicrotask(callback) {
+      if (typeof callback !== "function") {
+        throw new TypeError("queueMicrotask: the callback must be a function");
+      }
+      const run = guarded(callback);
+      PromisePrototypeThen(settled, () => run());
+    },
+  };
+  defineGlobal("queueMicrotask", methods.queueMicrotask);
+
+  if (FinalizationRegistry !== undefined) {
+    const Native = FinalizationRegistry;
+    const { prototype } = Native;
+    const Wrapped = function FinalizationRegistry(cleanup) {
+      if (new.target === undefined) {
+        throw new TypeError("Class constructor FinalizationRegistry cannot be invoked without 'new'");
+      }
+      if (typeof cleanup !== "function") {
+        throw new TypeError("FinalizationRegistry: cleanup must be callable");
+      }
+      return ReflectConstruct(Native, [guarded(cleanup)], new.target);
+    };
+    ObjectDefineProperty(Wrapped, "prototype", { __proto__: null, value: prototype, writable: false });
+    web.hide(prototype, "constructor", Wrapped);
+    defineGlobal("FinalizationRegistry", Wrapped);
+  }
+}

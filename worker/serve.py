@@ -1,0 +1,183 @@
+"""The worker: reads requests from the host, answers them, and checkpoints after each eval.
+
+One thread, one session, never reused for another. What an eval does is in `evals.py`; how its
+state survives is in `keeper.py`.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import traceback
+from typing import Final, NoReturn
+
+from qjs_pool.wire import FrameDecoder, ProtocolError
+from qjs_pool.wire import messages as wire
+from qjs_pool.wire.frames import MAX_TO_WORKER_BYTES
+
+from .engine import Engine
+from .evals import EvalRunner
+from .functions import Functions
+from .keeper import Line, checkpoint
+from .lockdown import LayerFailure, Plan, confine
+from .sockets import adopt_packet_socket, adopt_stream_socket, receive
+
+_READ_BYTES: Final = 1 << 16
+MAX_PROCESSES: Final = 28
+MAX_FILES: Final = 32
+
+
+def run_first_worker(
+    spawn: wire.Spawn,
+    control_fd: int,
+    data_fd: int,
+    engine: Engine,
+    functions: Functions,
+    layers: dict[str, str],
+    skip: frozenset[str],
+) -> NoReturn:
+    """Lock this process down, then serve; a layer that is required and missing: say so, leave."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    control = adopt_packet_socket(control_fd)
+    data = adopt_stream_socket(data_fd)
+    plan = Plan(
+        memory_bytes=spawn.memory_bytes,
+        stack_bytes=spawn.stack_bytes,
+        cpu_total_s=spawn.cpu_backstop_s,
+        max_processes=MAX_PROCESSES,
+        max_files=MAX_FILES,
+        keep_fds=(control_fd, data_fd),
+        required=frozenset(spawn.required_layers),
+        skip=skip,
+    )
+    try:
+        layers = confine(plan, layers)
+    except LayerFailure as failure:
+        control.send(wire.encode_body(wire.Refused(failure.layer, failure.reason)))
+        os._exit(wire.EXIT_REFUSED)
+    Worker(Line(data, control), engine, functions, layers, durable=spawn.durable).run()
+
+
+class Worker:
+    """A session's worker between two messages of its host."""
+
+    def __init__(
+        self,
+        line: Line,
+        engine: Engine,
+        functions: Functions,
+        layers: dict[str, str],
+        *,
+        durable: bool,
+    ) -> None:
+        self._line = line
+        self._engine = engine
+        self._layers = layers
+        self._durable = durable
+        self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+        self._evals = EvalRunner(engine, functions, self)
+
+    def run(self) -> NoReturn:
+        """Serve until the host hangs up. Never returns, whatever goes wrong."""
+        try:
+            self._commit()
+            while True:
+                for message in self.read():
+                    self._handle(message)
+        except MemoryError:
+            os._exit(wire.EXIT_OUT_OF_MEMORY)
+        except ProtocolError:
+            os._exit(wire.EXIT_PROTOCOL)
+        except BaseException:
+            with contextlib.suppress(BaseException):
+                self.send(wire.Log(40, traceback.format_exc()[-8000:]))
+        finally:
+            os._exit(wire.EXIT_INTERNAL)
+
+    def read(self) -> list[wire.ToWorker]:
+        """The messages in the next chunk of the data stream (may be none); blocks for it."""
+        data = self._line.data.recv(_READ_BYTES)
+        if not data:
+            os._exit(wire.EXIT_LEFT)  # the host closed the session, or died
+        return [wire.decode_to_worker(body) for body in self._decoder.feed(data)]
+
+    def send(self, message: wire.FromWorker) -> None:
+        """Send to the host; a host that is gone ends the worker."""
+        try:
+            self._line.data.sendall(wire.to_frame(message))
+        except OSError:
+            os._exit(wire.EXIT_LEFT)
+
+    @property
+    def data(self) -> socket.socket:
+        """The stream to the host, for waiting on it."""
+        return self._line.data
+
+    def _handle(self, message: wire.ToWorker) -> None:
+        match message:
+            case wire.Eval():
+                done = self._evals.run(message)
+                self.send(done)
+                if done.state == "lost":
+                    os._exit(wire.EXIT_ROLLBACK)
+                self._commit()
+            case wire.ToolAnswer():
+                self._evals.answer(message)
+            case wire.SetGlobal():
+                problem = self._evals.set_global(message)
+                self.send(wire.Done(message.request_id, problem))
+                self._commit()
+            case wire.Open():
+                self._evals.open(message)
+                self.send(wire.Done(message.request_id, None))
+            case wire.Fork():
+                self._fork(message)
+
+    def _commit(self) -> None:
+        """Make the state as it is now the one that a later death goes back to."""
+        if self._durable and checkpoint(self._line):
+            # A successor: nothing of what its predecessor had half received is ours.
+            self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+        # Touch what the next eval writes to while nobody waits: copying those pages on its
+        # path would cost the first call after every fork about 100 microseconds.
+        self._engine.warm()
+        self._announce()
+
+    def _announce(self) -> None:
+        ready = wire.Ready(self._line.generation, self._layers)
+        self._layers = {}  # said once
+        try:
+            self._line.control.send(wire.encode_body(ready))
+        except OSError:
+            os._exit(wire.EXIT_LEFT)
+
+    def _fork(self, message: wire.Fork) -> None:
+        """Make an independent copy of the session, on the two sockets that the host sends next."""
+        # The descriptors come alone, after this answer: glued to other bytes of the stream
+        # they could be read, and lost, by a plain recv.
+        self.send(wire.Done(message.request_id, None))
+        _, fds = receive(self._line.data, max_fds=2, max_bytes=1)
+        if len(fds) != 2:
+            raise ProtocolError("a fork needs two sockets")
+        middle = os.fork()
+        if middle == 0:
+            # Two forks: the copy becomes the anchor's child, so that its end is nobody's
+            # business here and this worker never has a child that it does not wait for.
+            if os.fork():
+                os._exit(0)
+            self._become_copy(fds)
+            return
+        for fd in fds:
+            os.close(fd)
+        os.waitpid(middle, 0)
+
+    def _become_copy(self, fds: list[int]) -> None:
+        old = self._line
+        old.data.close()
+        old.control.close()
+        if old.bye is not None:
+            os.close(old.bye)
+        data_fd, control_fd = fds
+        self._line = Line(adopt_stream_socket(data_fd), adopt_packet_socket(control_fd))
+        self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+        self._commit()

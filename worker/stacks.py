@@ -1,0 +1,71 @@
+"""Stack traces for the guest's eyes: the prelude's frames left out, positions in its own source.
+
+The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on and
+told by its line numbers. The classic engine leaves out the line number of a function that is on one line,
+so below an `eval (native)` frame everything without a position counts as the prelude's.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+# Far below any program: a source of this many lines loses frames from its traces, nothing else.
+PRELUDE_LINE_BASE: Final = 100_000
+
+_POSITION: Final = re.compile(r"<input>(?::(\d+)(?::(\d+))?)?")
+_EVAL_FRAME: Final = "at eval (native)"
+
+
+def clean_stack(stack: str, locate: Callable[[int, int], tuple[int, int]]) -> str:
+    """The engine's stack text for a guest: `eval:LINE:COL` through `locate`, ours left out.
+
+    The text may hold several stacks, each after a line that is no frame (`[cause]: ...`).
+    """
+    shown: list[str] = []
+    frames: list[str] = []
+    for line in stack.split("\n"):
+        if line.lstrip().startswith("at "):
+            frames.append(line)
+            continue
+        shown += _clean_frames(frames, locate)
+        frames = []
+        if line:
+            shown.append(line)
+    shown += _clean_frames(frames, locate)
+    return "\n".join(shown)
+
+
+def _clean_frames(frames: list[str], locate: Callable[[int, int], tuple[int, int]]) -> list[str]:
+    frames = frames[: _end_of_guest_frames(frames)]
+    return [_located(frame, locate) for frame in frames if not _is_prelude_frame(frame)]
+
+
+def _end_of_guest_frames(frames: list[str]) -> int:
+    """Index of the prelude's own call to eval at the bottom, if that is what it is."""
+    for index in range(len(frames) - 1, -1, -1):
+        if frames[index].strip() == _EVAL_FRAME:
+            below = frames[index + 1 :]
+            if all(_is_prelude_frame(frame) or _has_no_line(frame) for frame in below):
+                return index
+            break
+    return len(frames)
+
+
+def _is_prelude_frame(frame: str) -> bool:
+    match = _POSITION.search(frame)
+    return match is not None and match[1] is not None and int(match[1]) > PRELUDE_LINE_BASE
+
+
+def _has_no_line(frame: str) -> bool:
+    match = _POSITION.search(frame)
+    return match is None or match[1] is None
+
+
+def _located(frame: str, locate: Callable[[int, int], tuple[int, int]]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "eval"
+        line, column = locate(int(match[1]), int(match[2] or 1))
+        return f"eval:{line}:{column}" if match[2] else f"eval:{line}"
+
+    return _POSITION.sub(replace, frame, count=1)

@@ -1,0 +1,145 @@
+"""Which language is it: parse as JavaScript, and only if that has errors as TypeScript.
+
+What belongs here: parsers, the choice between trees, mending what the grammars misread.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import tree_sitter_javascript
+import tree_sitter_typescript
+from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+
+from .text import SEPARATORS, masked, unescaped
+
+JAVASCRIPT = Language(tree_sitter_javascript.language())
+TYPESCRIPT = Language(tree_sitter_typescript.language_typescript())
+_javascript = Parser(JAVASCRIPT)
+_typescript = Parser(TYPESCRIPT)
+
+_TEXTS = Query(
+    JAVASCRIPT,
+    "[(string) (template_string) (regex) (comment)] @text",
+)
+# TypeScript ends a statement where the grammar reads on: a cast is never called or indexed, and
+# an indexed access type never begins on a new line.
+_READ_ON = Query(
+    TYPESCRIPT,
+    """
+    (call_expression function: [(as_expression) (satisfies_expression)] @cast)
+    (member_expression object: [(as_expression) (satisfies_expression)] @cast)
+    (subscript_expression object: [(as_expression) (satisfies_expression)] @cast)
+    (lookup_type . (_) @cast "[" @bracket)
+    """,
+)
+# A line break that the language takes for the end of a statement and the grammar may not.
+_BREAK = re.compile(rb"\n(?=[ \t]*[(\[`/+\-<*])")
+_MAX_MENDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    tree: Tree
+    source: bytes  # what the tree's offsets mean; as long as what was sent
+    typescript: bool
+    semicolons: tuple[int, ...] = ()  # line breaks that stand for a semicolon in this tree
+
+
+def parse(source: bytes) -> Parsed | None:
+    """The tree without errors in the first language that has one, else None."""
+    text = masked(source)
+    tree = _javascript.parse(text)
+    if b"\xe2\x80" in source and SEPARATORS.search(source):
+        source = _break_lines(source, tree.root_node)
+        text = masked(source)
+        tree = _javascript.parse(text)
+    if not tree.root_node.has_error:
+        return Parsed(tree, source, False)
+    parsed = _parse_typescript(source, text)
+    if parsed is None and (b"\\u" in text or b"\\x" in text):
+        text = unescaped(text)
+        tree = _javascript.parse(text)
+        if not tree.root_node.has_error:
+            return Parsed(tree, source, False)
+        parsed = _parse_typescript(source, text)
+    return parsed
+
+
+def _break_lines(source: bytes, root: Node) -> bytes:
+    """Put an LF for each U+2028 and U+2029 that breaks a line: those outside strings and the like.
+
+    The engine counts these as lines (and does not count those in strings), the grammars do not.
+    """
+    out = bytearray(source)
+    kept = QueryCursor(_TEXTS).captures(root).get("text", [])
+    spans = [(node.start_byte, node.end_byte) for node in kept]
+    for match in SEPARATORS.finditer(source):
+        if not any(start < match.start() < end for start, end in spans):
+            out[match.start() : match.end()] = b"  \n"
+    return bytes(out)
+
+
+def _parse_typescript(source: bytes, text: bytes) -> Parsed | None:
+    """Parse as TypeScript, putting semicolons where the grammar misses the end of a statement."""
+    breaks: list[int] = []
+    tree = _typescript.parse(text)
+    for _ in range(_MAX_MENDS):
+        root = tree.root_node
+        if root.has_error:
+            mended = _mend(text, root)
+            if mended is None:
+                return None
+            places = [mended]
+        else:
+            places = _misread(text, root)
+            if not places:
+                return Parsed(tree, source, True, tuple(breaks))
+        breaks += places
+        patched = bytearray(text)
+        for place in places:
+            patched[place] = 0x3B
+        text = bytes(patched)
+        tree = _typescript.parse(text)
+    return None if tree.root_node.has_error else Parsed(tree, source, True, tuple(breaks))
+
+
+def _misread(text: bytes, root: Node) -> list[int]:
+    places = []
+    for _, captures in QueryCursor(_READ_ON).matches(root):
+        end = captures["cast"][0].end_byte
+        place = text.find(b"\n", end)
+        if place >= 0 and not text[end:place].strip():
+            brackets = captures.get("bracket")
+            if brackets is None or place < brackets[0].start_byte:
+                places.append(place)
+    return sorted(set(places))
+
+
+def _mend(text: bytes, root: Node) -> int | None:
+    """The line break which, taken for a semicolon, leads past the first error."""
+    first = _first_error(root)
+    near = [m.start() for m in _BREAK.finditer(text, max(first - 2000, 0), first + 2000)]
+    near.sort(key=lambda place: abs(place - first))
+    for place in near[:4]:
+        tree = _typescript.parse(text[:place] + b";" + text[place + 1 :])
+        if not tree.root_node.has_error or _first_error(tree.root_node) > place + (first - place):
+            return place
+    return None
+
+
+def _first_error(root: Node) -> int:
+    """Where the first error in the tree begins; the end of the tree if there is none."""
+    cursor = root.walk()
+    while True:
+        node = cursor.node
+        if node is None or node.is_error or node.is_missing:
+            return root.end_byte if node is None else node.start_byte
+        if not node.has_error or not cursor.goto_first_child():
+            return node.start_byte
+        child = cursor.node
+        while child is not None and not (child.has_error or child.is_missing):
+            if not cursor.goto_next_sibling():
+                return child.start_byte
+            child = cursor.node

@@ -1,0 +1,99 @@
+"""The zygote: loads everything once, then forks a session's anchor for each Spawn.
+
+Single-threaded and free of guest code: it never reads from a worker. Its one input is the
+supervisor's socket; when that ends (the host closed the pool, or died) it leaves, and every
+anchor notices by its own leash.
+"""
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Final, NoReturn
+
+from qjs_pool.wire import ProtocolError
+from qjs_pool.wire import messages as wire
+
+from . import anchor
+from .engine import Engine
+from .functions import load_functions
+from .lockdown import prepare_zygote, spawn_anchor
+from .sockets import adopt_packet_socket, receive
+
+_PRELOAD_CPU_S: Final = 10.0
+
+
+def main(supervisor_fd: int) -> NoReturn:
+    """Serve the supervisor on `supervisor_fd` until it hangs up."""
+    supervisor = adopt_packet_socket(supervisor_fd)
+    # A host that dies must take us along by EOF alone; nothing typed at its terminal is ours.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.environ["TZ"] = "UTC0"  # the guest's time zone, whatever the machine's is
+    time.tzset()
+    try:
+        _serve(supervisor)
+    except BaseException:
+        problem = traceback.format_exc()[-4000:]
+        _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, {}, problem))
+        os._exit(1)
+    os._exit(0)
+
+
+def _serve(supervisor: socket.socket) -> None:
+    body, _ = receive(supervisor, max_fds=0)
+    if not body:
+        return
+    base = wire.decode_to_zygote(body)
+    if not isinstance(base, wire.Base):
+        raise ProtocolError(f"expected Base, got {type(base).__name__}")
+    known = set(sys.path)
+    sys.path += [entry for entry in base.sys_path if entry not in known]
+    functions = load_functions(base.functions)
+    engine = Engine()
+    if base.preload:
+        engine.preload(base.preload, cpu_s=_PRELOAD_CPU_S)
+    skip = frozenset(base.skip_layers)
+    layers = prepare_zygote(skip)
+    # Anchors are reaped by the kernel: nobody asks us how one ended, the host holds a pidfd.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # What is alive now never moves to another generation, so a collection in a worker
+    # does not write to (and thereby copy) the pages that all workers share.
+    gc.collect()
+    gc.freeze()
+    _silence_stdio()
+    _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, layers, None))
+    while True:
+        body, fds = receive(supervisor, max_fds=3)
+        if not body:
+            return
+        spawn = wire.decode_to_zygote(body)
+        if not isinstance(spawn, wire.Spawn) or len(fds) != 3:
+            raise ProtocolError(f"expected Spawn with 3 sockets, got {len(fds)}")
+        try:
+            pid = spawn_anchor(skip)
+        except OSError:
+            # No process to be had now. Closing the leash unanswered tells the host so.
+            pid = -1
+        if pid == 0:
+            supervisor.close()
+            anchor.run(spawn, fds, engine, functions, layers, skip)
+        for fd in fds:
+            os.close(fd)
+
+
+def _silence_stdio() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+
+
+def _say(supervisor: socket.socket, message: wire.ZygoteUp) -> None:
+    try:
+        supervisor.send(wire.encode_body(message))
+    except OSError:
+        os._exit(0)
