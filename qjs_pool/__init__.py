@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from .limits import Limits
     from .pool import Pool
     from .result import Call, EvalResult, Usage
+    from .relay import ToolEvent
     from .session import Session
+    from .tools import Tool
 
 _HOMES = {
     "AsyncPool": "aio",
@@ -47,6 +49,8 @@ _HOMES = {
     "SessionClosed": "errors",
     "SnapshotRejected": "errors",
     "SpawnError": "errors",
+    "Tool": "tools",
+    "ToolEvent": "relay",
     "Usage": "result",
     "UsageError": "errors",
     "ValueConversionError": "errors",
@@ -70,6 +74,8 @@ __all__ = [
     "SessionClosed",
     "SnapshotRejected",
     "SpawnError",
+    "Tool",
+    "ToolEvent",
     "Usage",
     "UsageError",
     "ValueConversionError",

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
 from .checks import checked_code, checked_global, checked_timeout
 from .conversation import Steps, T
 from .core import Core
-from .errors import PoolExhausted
 from .limits import Limits
 from .pool_front import PoolFront
 from .result import EvalResult
+from .tools import ToolLike
 
 
 async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
@@ -162,16 +162,16 @@ class AsyncSession:
 class _Opening:
     """A session on its way: `await` it, or use it with `async with`."""
 
-    def __init__(self, pool: AsyncPool, limits: Limits | None) -> None:
+    def __init__(self, pool: AsyncPool, make: Callable[[], Core]) -> None:
         self._pool = pool
-        self._limits = limits
+        self._make = make
         self._session: AsyncSession | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncSession]:
-        return self._pool._open(self._limits).__await__()
+        return self._pool._open(self._make).__await__()
 
     async def __aenter__(self) -> AsyncSession:
-        self._session = await self._pool._open(self._limits)
+        self._session = await self._pool._open(self._make)
         return self._session
 
     async def __aexit__(
@@ -209,16 +209,25 @@ class AsyncPool(PoolFront):
         """Each isolation layer: "on", or why not; empty until the pool was started."""
         return dict(self._core.layers)
 
-    def session(self, *, limits: Limits | None = None) -> _Opening:
-        """Open a session, with `await` or `async with`; see `Pool.session`."""
-        return _Opening(self, limits)
+    def session(
+        self,
+        *,
+        limits: Limits | None = None,
+        tools: Mapping[str, ToolLike] | None = None,
+        modules: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> _Opening:
+        """Open a session, with `await` or `async with`; see `Pool.session`.
 
-    async def _open(self, limits: Limits | None) -> AsyncSession:
+        Async tools run as tasks of the event loop in which the eval is awaited.
+        """
+        return _Opening(self, lambda: self._core.new_core(limits, tools, modules, in_loop=True))
+
+    async def _open(self, make: Callable[[], Core]) -> AsyncSession:
         pool = self._core
         pool.check_open()
         await self._enter()
         try:
-            core = pool.new_core(limits)
+            core = make()
             pool.adopt(core)
         except BaseException:
             pool.slots.leave()

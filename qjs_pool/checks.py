@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from .errors import UsageError
 from .limits import Limits, seconds_or_error
-from .values import encode_value
 from .wire.frames import MAX_CODE_BYTES
+from .wire.values import encode_value
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*\Z")
 

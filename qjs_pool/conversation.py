@@ -12,7 +12,7 @@ import enum
 import logging
 import select
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
 from .link import Link
@@ -20,6 +20,7 @@ from .relay import Relay
 from .wire import FrameDecoder, ProtocolError
 from .wire import messages as wire
 from .wire.channel import Channel
+from .wire.frames import MAX_TO_WORKER_BYTES
 
 T = TypeVar("T")
 Ready = list[tuple[int, int]]
@@ -81,8 +82,7 @@ class Clock:
         self._cpu_check = None if cpu_s is None else now + cpu_s + GRACE_S
 
     def deadline(self) -> float | None:
-        ends = [end for end in (self._wall_end, self._cpu_check) if end is not None]
-        return min(ends) if ends else None
+        return _earlier(self._wall_end, self._cpu_check)
 
     def overdue(self, cpu_used: Callable[[], float | None]) -> Cause | None:
         """The clock that ran out, if one did."""
@@ -97,6 +97,12 @@ class Clock:
                 return Cause.CPU
             self._cpu_check = now + max(left, 0.01)
         return None
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
 
 
 class Conversation:
@@ -201,15 +207,24 @@ class Conversation:
         return self.standing
 
     def exchange(
-        self, request: wire.ToWorker, wall_s: float | None, cpu_s: float | None
+        self,
+        request: wire.ToWorker,
+        wall_s: float | None,
+        cpu_s: float | None,
+        owed: Sequence[wire.ToolAnswer] = (),
     ) -> Steps[wire.EvalDone | wire.Done | Death]:
-        """Send a request and wait for its answer, or for the death of the worker."""
+        """Send a request and wait for its answer, or for the death of the worker.
+
+        `owed`: answers of earlier evals' tool calls, delivered as this one starts.
+        """
         worker = self.link.worker
         base = (worker.cpu_s() or 0.0) if worker is not None and self.standing else 0.0
         clock = Clock(wall_s, cpu_s, base)
         self._channel.sends(request)
         self._answer = None
         self._send(wire.to_frame(request))
+        self._send_answers(owed)
+        relay = self._relay
         give_up_at: float | None = None
         while True:
             if self._answer is not None:
@@ -218,8 +233,14 @@ class Conversation:
                 return self.death
             if give_up_at is None and (self._cause is not None or self._ended):
                 give_up_at = time.monotonic() + REPORT_S
-            deadline = clock.deadline() if give_up_at is None else give_up_at
+            if relay is not None and relay.failure is not None:
+                self.kill(Cause.INTERRUPT)
+            deadline = give_up_at or _earlier(
+                clock.deadline(), None if relay is None else relay.deadline()
+            )
             self._absorb((yield deadline))
+            if relay is not None and give_up_at is None:
+                self._send_answers(relay.expire())
             now = time.monotonic()
             if self._answer is None and self.death is None and deadline is not None:
                 if give_up_at is not None and now >= give_up_at:
@@ -227,8 +248,7 @@ class Conversation:
                 elif now >= deadline and (cause := clock.overdue(self._cpu_used)) is not None:
                     self.kill(cause)
 
-    def send_answers(self, answers: list[wire.ToolAnswer]) -> None:
-        """Queue answers of tool calls."""
+    def _send_answers(self, answers: Sequence[wire.ToolAnswer]) -> None:
         for answer in answers:
             self._channel.sends(answer)
             self._send(wire.to_frame(answer))
@@ -267,7 +287,7 @@ class Conversation:
             elif fd == leash_fd:
                 leash_ready = True
             elif self._relay is not None:
-                self.send_answers(self._relay.take_answers())
+                self._send_answers(self._relay.take_answers())
         if control_ready:
             self._read_control(link)
         if leash_ready:
@@ -378,6 +398,9 @@ class Conversation:
     # --- writing --------------------------------------------------------------------------------
 
     def _send(self, frame: bytes) -> None:
+        if len(self._out) - self._out_at > MAX_TO_WORKER_BYTES:
+            self.kill(Cause.PROTOCOL, "it asks and does not read the answers")
+            return
         self._out = self._out[self._out_at :] + frame if self._out_at < len(self._out) else frame
         self._out_at = 0
         self._flush()

@@ -6,13 +6,14 @@ one is put right at the start of the next: a successor from its keeper, or a new
 
 from __future__ import annotations
 
+import dataclasses
 import select
 import time
 from collections.abc import Callable
 from typing import Final
 
 from .conversation import Cause, Conversation, Death, Steps
-from .errors import GuestError, SessionClosed, SpawnError, ValueTooLarge
+from .errors import GuestError, SessionClosed, SpawnError, UsageError
 from .exits import describe_death
 from .limits import MiB
 from .link import Link
@@ -20,6 +21,7 @@ from .options import SessionOptions
 from .relay import Relay
 from .result import EvalResult, SessionState, Usage
 from .supervisor import raise_refused
+from .tools import Toolbox
 from .turnstile import Turnstile
 from .wire import messages as wire
 
@@ -33,11 +35,14 @@ class Core:
     """One session, for one driver at a time; only `interrupt` and `close` may come in between."""
 
     def __init__(
-        self, options: SessionOptions, obtain: Callable[[], Link], relay: Relay | None
+        self,
+        options: SessionOptions,
+        obtain: Callable[[], Link],
+        make_relay: Callable[[select.epoll], Relay],
     ) -> None:
         self.options = options
-        self.relay = relay
         self.poller = select.epoll()  # one descriptor that any event loop can wait for
+        self.relay = make_relay(self.poller)
         self.turns = Turnstile(1, MAX_WAITING)  # operations run one at a time, in call order
         self.layers: dict[str, str] = {}
         self.recoveries = 0
@@ -45,6 +50,7 @@ class Core:
         self._obtain = obtain
         self._talk: Conversation | None = None
         self._opened = False  # the worker that stands now has the session's options
+        self._seeded = False  # ... and its stream of random numbers
         self._notes: list[str] = []  # remarks for the next result
         self._running = False
         self._ids = 0
@@ -80,8 +86,7 @@ class Core:
         if self.closed:
             return
         self.closed = True
-        if self.relay is not None:
-            self.relay.close()
+        self.relay.close()
         talk = self._talk
         if talk is not None:
             talk.kill(Cause.INTERRUPT)
@@ -95,6 +100,7 @@ class Core:
 
     def _let_go(self) -> None:
         self._drop()
+        self.relay.release()
         self.poller.close()
         self.turns.leave()
 
@@ -136,25 +142,23 @@ class Core:
         """Run one program; whatever the guest does comes back as data."""
         started = time.monotonic()
         limits = self.options.limits
+        owed = self.relay.begin()
         for attempt in range(_ATTEMPTS):
             talk = yield from self._settle()
             self._evals += 1
             request = wire.Eval(
                 self._evals, code, cpu_s, limits.wall, limits.host_calls, want_value
             )
-            if self.relay is not None:
-                talk.send_answers(self.relay.begin(self._evals))
             outcome: wire.EvalDone | wire.Done | Death | None = None
             self._running = True
             try:
-                outcome = yield from talk.exchange(request, limits.wall, cpu_s)
+                outcome = yield from talk.exchange(request, limits.wall, cpu_s, owed)
             finally:
                 self._running = False
                 if outcome is None:  # cancelled, or Ctrl-C: the guest must not go on
                     talk.kill(Cause.INTERRUPT)
                     talk.leaving = True
-                    if self.relay is not None:
-                        self.relay.end(self._evals, cancel=True)
+                    self.relay.end(cancel=True)
             if (
                 isinstance(outcome, Death)
                 and attempt < _ATTEMPTS - 1
@@ -165,6 +169,12 @@ class Core:
         wall_s = time.monotonic() - started
         if self.closed:
             raise SessionClosed("the session was closed while this eval ran")
+        if self.relay.failure is not None:
+            talk.leaving = isinstance(outcome, Death)
+            if isinstance(outcome, wire.EvalDone):
+                self._finished(talk, outcome, wall_s)
+            self.relay.end(cancel=True)
+            raise self.relay.failure
         if isinstance(outcome, Death):
             talk.leaving = True  # this result tells it
             return self._crashed(outcome, cpu_s, wall_s)
@@ -177,7 +187,7 @@ class Core:
             lambda request_id: wire.SetGlobal(request_id, name, value)
         )
         if problem is not None:
-            raise ValueTooLarge(f"{problem}; raise Limits.memory")
+            raise UsageError(f"the global was not set: {problem}")
         self._committing()
 
     def fork(self, options: SessionOptions) -> Steps[Core]:
@@ -186,7 +196,7 @@ class Core:
         talk = self._talk
         assert talk is not None
         link, ends = talk.link.sibling()
-        copy = Core(options, self._obtain, None if self.relay is None else self.relay.copy())
+        copy = Core(options, self._obtain, self.relay.copy)
         copy._talk = Conversation(link, copy.poller, options.max_frame_bytes, copy.relay)
         copy._evals = self._evals
         try:
@@ -202,6 +212,19 @@ class Core:
             for end in ends:
                 end.close()
         return copy
+
+    def configure(
+        self,
+        toolbox: Toolbox,
+        described: tuple[wire.Tool, ...],
+        modules: dict[str, dict[str, str]],
+    ) -> Steps[None]:
+        """Offer other tools and modules from the next eval on."""
+        if described != self.options.tools or modules != self.options.modules:
+            self.options = dataclasses.replace(self.options, tools=described, modules=modules)
+            self._opened = False
+        self.relay.toolbox = toolbox
+        yield from self._settle()
 
     def reset(self) -> Steps[None]:
         """Go on in a new worker, with nothing of the old state."""
@@ -246,12 +269,13 @@ class Core:
             return
         self.layers = talk.link.layers or self.layers
         self._ids += 1
-        answer = yield from talk.exchange(self.options.message(self._ids), None, None)
-        self._opened = isinstance(answer, wire.Done)
+        message = self.options.message(self._ids, reseed=not self._seeded)
+        answer = yield from talk.exchange(message, None, None)
+        self._opened = self._seeded = isinstance(answer, wire.Done)
 
     def _recover(self, talk: Conversation, death: Death) -> Steps[None]:
         uncommitted = talk.uncommitted
-        self._opened = False
+        self._opened = self._seeded = False
         if (yield from talk.take_over()):
             self.recoveries += 1
             # Another stream for Math.random than the one that the lost eval has seen.
@@ -271,7 +295,7 @@ class Core:
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None
-        self._opened = False
+        self._opened = self._seeded = False
         if talk is not None:
             talk.unwatch()
             talk.link.close()
@@ -317,7 +341,7 @@ class Core:
             assert error is not None
             remark = _ROLLED_BACK if state == "rolled_back" else _RESET
             error = GuestError(error.name, f"{error.message}; {remark}", error.stack)
-        calls, remarks = ((), ()) if self.relay is None else self.relay.end(self._evals)
+        calls, remarks = self.relay.end(cancel=state != "kept")
         return EvalResult(
             text=done.text,
             stdout=done.stdout,
@@ -356,9 +380,7 @@ class Core:
                 name, message = "WorkerCrashed", how
         remark = _ROLLED_BACK if state == "rolled_back" else _RESET
         notes = self._take_notes()
-        calls, remarks = (
-            ((), ()) if self.relay is None else self.relay.end(self._evals, cancel=True)
-        )
+        calls, remarks = self.relay.end(cancel=True)
         return EvalResult(
             text="",
             stdout="",

@@ -25,8 +25,8 @@ class SessionOptions:
         seed = hashlib.sha256(f"{self.seed} {purpose}".encode()).hexdigest()[:32]
         return dataclasses.replace(self, seed=seed)
 
-    def message(self, request_id: int) -> wire.Open:
-        """The Open message that carries them."""
+    def message(self, request_id: int, *, reseed: bool) -> wire.Open:
+        """The Open message that carries them; without `reseed` random numbers just go on."""
         limits = self.limits
         return wire.Open(
             request_id=request_id,
@@ -38,7 +38,7 @@ class SessionOptions:
             value_nodes=limits.value_nodes,
             durable=self.durable,
             clock=self.clock,
-            seed=self.seed,
+            seed=self.seed if reseed else "",
             tools=list(self.tools),
             modules=self.modules,
         )

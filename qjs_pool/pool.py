@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
+
 from .drive import drive
 from .limits import Limits
 from .pool_front import PoolFront
 from .session import Session
+from .tools import ToolLike
 
 
 class Pool(PoolFront):
@@ -41,21 +44,30 @@ class Pool(PoolFront):
             self.start()
         return dict(self._core.layers)
 
-    def session(self, *, limits: Limits | None = None) -> Session:
+    def session(
+        self,
+        *,
+        limits: Limits | None = None,
+        tools: Mapping[str, ToolLike] | None = None,
+        modules: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Session:
         """Open a session.
 
         Args:
+            tools: `{name: callable}`, sync or async, each with one argument, the input; the
+                guest calls `await tools.<name>(input)`. A `Tool` says more about one.
+            modules: sources the guest may import, in addition to the pool's.
             limits: narrower than the pool's; default values mean "as the pool".
 
         Raises:
             PoolExhausted: `max_sessions` stayed in use for `checkout_timeout` seconds.
             SpawnError, IsolationUnavailable: no worker could be had.
-            UsageError: a limit is wider than the pool's.
+            UsageError: a limit is wider than the pool's; a tool's or module's name is no good.
         """
         self._core.check_open()
         self._enter()
         try:
-            core = self._core.new_core(limits)
+            core = self._core.new_core(limits, tools, modules)
             self._core.adopt(core)
         except BaseException:
             self._core.slots.leave()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import os
 import secrets
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
 from . import descriptors
@@ -18,8 +19,12 @@ from .errors import PoolExhausted, SessionClosed, UsageError
 from .isolation import required_layers
 from .limits import Limits, seconds_or_error
 from .link import Link
+from .modules import checked_modules
 from .options import SessionOptions
+from .relay import Relay, RelayOptions
+from .runners import BackgroundLoop, DaemonThreads, LoopRunner, Runner, ThreadRunner
 from .supervisor import BaseImage, Supervisor
+from .tools import Toolbox, ToolLike, check_names, guest_name
 from .turnstile import Turnstile
 from .wire import messages as wire
 
@@ -42,6 +47,9 @@ class PoolOptions:
     preload: str
     seed: int | str | None
     checkout_timeout: float | None
+    worker_functions: Mapping[str, Callable[[Any], Any]]
+    modules: dict[str, dict[str, str]]
+    relay: RelayOptions
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -68,6 +76,8 @@ class PoolCore:
         self.options = options
         self.supervisor = Supervisor(base)
         self.slots = Turnstile(options.max_sessions)
+        self.threads = DaemonThreads()  # for sync tools
+        self.background = BackgroundLoop()  # for async tools of sync sessions
         self.closed = False
         self.layers: dict[str, str] = {}
         self.counters = {"sessions_opened": 0, "sessions_closed": 0}
@@ -80,20 +90,56 @@ class PoolCore:
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def new_core(self, limits: Limits | None, tools: Any = None) -> Core:
-        """A session's core; its worker comes with its first operation."""
+    def new_core(
+        self,
+        limits: Limits | None,
+        tools: Mapping[str, ToolLike] | None = None,
+        modules: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        in_loop: bool = False,
+    ) -> Core:
+        """A session's core; its worker comes with its first operation.
+
+        `in_loop`: async tools run as tasks of the event loop that drives the session.
+        """
         self.check_open()
         options = self.options
         if limits is not None and not isinstance(limits, Limits):
             raise UsageError(f"limits={limits!r} is not a Limits")
+        toolbox = self.toolbox(tools)
         narrowed = options.limits if limits is None else options.limits.narrowed(limits)
         session = SessionOptions(
             limits=narrowed,
             durable=options.durability == "eval",
             clock=options.clock,
             seed=self._draw_seed(),
+            tools=self.toolbox_described(toolbox),
+            modules={**options.modules, **checked_modules(modules)},
         )
-        return Core(session, lambda: self.obtain(narrowed), None)
+        runner: Runner = (
+            LoopRunner(self.threads)
+            if in_loop
+            else ThreadRunner(self.threads, self.background.get)
+        )
+        return Core(
+            session,
+            lambda: self.obtain(narrowed),
+            lambda poller: Relay(toolbox, narrowed, runner, options.relay, poller),
+        )
+
+    def toolbox(self, tools: Mapping[str, ToolLike] | None) -> Toolbox:
+        """The tools of a session, checked against the pool's worker functions."""
+        toolbox = Toolbox.of(tools)
+        check_names([*self.options.worker_functions, *toolbox.tools])
+        return toolbox
+
+    def toolbox_described(self, toolbox: Toolbox) -> tuple[wire.Tool, ...]:
+        """All that the guest finds in `tools`: the session's own and the worker functions."""
+        functions = (
+            wire.Tool(guest_name(name), name, None, inspect.getdoc(function) or "")
+            for name, function in self.options.worker_functions.items()
+        )
+        return (*functions, *toolbox.described())
 
     def adopt(self, core: Core) -> None:
         """Take a session into the pool's keeping."""
@@ -239,6 +285,8 @@ class PoolCore:
         for link in idle:
             link.close()
         self.supervisor.close()
+        self.threads.close()
+        self.background.close()
 
     def forget(self) -> None:
         """In a forked child of the host: nothing of the parent's is ours; start afresh."""
@@ -250,6 +298,7 @@ class PoolCore:
             link.family.abandon()
         self._cores, self._idle = set(), deque()
         self.slots = Turnstile(self.options.max_sessions)
+        self.threads, self.background = DaemonThreads(), BackgroundLoop()
         self.supervisor.forget()
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from .functions import pickled_functions
 from .limits import Limits
+from .modules import checked_modules
 from .pool_core import Durability, Isolation, PoolCore, PoolOptions
+from .relay import RelayOptions, ToolEvent
 from .supervisor import BaseImage
+from .tools import ToolErrors
 from .wire import messages as wire
 
 
@@ -25,6 +30,12 @@ class PoolFront:
         preload: JavaScript of the host's that runs once, in the image all sessions start from.
         seed: makes `Math.random` reproducible, session by session in the order of their opening.
         checkout_timeout: seconds that `session()` waits for a slot; None waits for good.
+        worker_functions: Python callables that run inside the sandbox, as `tools.<name>(input)`;
+            sent to the worker with cloudpickle and loaded there before its lockdown.
+        modules: sources that every session may import, `{"@/skills/x": {"index.ts": "..."}}`.
+        host_timeout: seconds for one tool call; None: only the eval's own limits.
+        tool_errors: what the guest learns of a tool's exception: "message", "type" or "none".
+        on_tool_call: called with a `ToolEvent` at the start and the end of each tool call.
 
     Raises:
         UsageError: an option is unknown or out of range.
@@ -42,6 +53,11 @@ class PoolFront:
         preload: str = "",
         seed: int | str | None = None,
         checkout_timeout: float | None = 30.0,
+        worker_functions: Mapping[str, Callable[[Any], Any]] | None = None,
+        modules: Mapping[str, Mapping[str, str]] | None = None,
+        host_timeout: float | None = None,
+        tool_errors: ToolErrors = "message",
+        on_tool_call: Callable[[ToolEvent], None] | None = None,
         _skip_layers: tuple[str, ...] = (),
     ) -> None:
         options = PoolOptions(
@@ -54,8 +70,18 @@ class PoolFront:
             preload=preload,
             seed=seed,
             checkout_timeout=checkout_timeout,
+            worker_functions=dict(worker_functions or {}),
+            modules=checked_modules(modules),
+            relay=RelayOptions(
+                errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call
+            ),
         )
-        self._core = PoolCore(options, BaseImage(preload=preload, skip_layers=_skip_layers))
+        base = BaseImage(
+            preload=preload,
+            functions=pickled_functions(options.worker_functions),
+            skip_layers=_skip_layers,
+        )
+        self._core = PoolCore(options, base)
 
     def stats(self) -> dict[str, Any]:
         """Figures of the pool.

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Final, Literal
 
 from .errors import EvalError, GuestError, ValueConversionError, ValueTooLarge
-from .values import decode_value
+from .wire.values import decode_value
 
 _UNDECODED: Final = object()
 

@@ -112,10 +112,7 @@ class Engine:
         bridge = _enter(self._context.eval, _prelude_source())
         function = {
             name: _enter(bridge, name)
-            for name in (
-                "abandon configure finish freezeBase limits poll probeAlloc reseed run setGlobal "
-                "settle stdout warm"
-            ).split()
+            for name in ["abandon", "configure", "finish", "freezeBase", "limits", "poll", "probeAlloc", "reseed", "run", "setGlobal", "settle", "stdout", "warm"]
         }
         missing = [name for name, found in function.items() if found is None]
         if missing:

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
+from qjs_pool.wire.values import decode_value, encode_value
 
-from .engine import Engine, EngineOutOfMemory, Interrupted, Outcome, clean_stack
+from .engine import Engine, EngineOutOfMemory, HostCall, Interrupted, Outcome, clean_stack
 from .functions import Functions
 from .transpile import Program, transpile
 
@@ -93,11 +94,19 @@ class EvalRunner:
         self._engine = engine
         self._functions = functions
         self._host = host
-        self._memory_bytes = 0
+        self._memory_bytes = self._value_bytes = self._value_nodes = 0
+        self._calls = 0  # tool calls of this eval
+        self._here: Functions = {}  # worker functions, by the guest's names for them
 
     def open(self, options: wire.Open) -> None:
         """Apply the session's options."""
         self._memory_bytes = options.memory_bytes
+        self._here = {
+            tool.name: self._functions[tool.alias]
+            for tool in options.tools
+            if tool.alias in self._functions
+        }
+        self._value_bytes, self._value_nodes = options.value_bytes, options.value_nodes
         self._engine.set_memory(options.memory_bytes)
         self._engine.set_stack(options.stack_bytes)
         self._engine.configure(options)
@@ -106,9 +115,10 @@ class EvalRunner:
         """Put a host value into the session; the reason when that can't be."""
         try:
             self._engine.set_cpu(None)
-            self._engine.set_global(message.name, message.value)
+            if not self._engine.set_global(message.name, message.value):
+                return f"the guest made {message.name!r} a constant that cannot be set"
         except EngineOutOfMemory:
-            return f"no memory left for {message.name!r} under {self._memory_bytes} bytes"
+            return f"no memory left for {message.name!r} under Limits.memory"
         return None
 
     def answer(self, message: wire.ToolAnswer) -> None:
@@ -121,6 +131,7 @@ class EvalRunner:
         engine = self._engine
         program: Program | None = None
         state: wire.State = "kept"
+        self._calls = 0
         try:
             program = transpile(request.code)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
@@ -160,12 +171,32 @@ class EvalRunner:
             engine.set_cpu(budget.cpu_left())
             status = engine.poll(time.monotonic() * 1000.0)
             for call in status.calls:
-                self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
+                self._call(call, request)
             if engine.run_job():
                 continue  # a timer's callback queued more
             if status.settled:
                 return
             self._wait(status.next_timer_s, status.calls_open, budget)
+
+    def _call(self, call: HostCall, request: wire.Eval) -> None:
+        """Have a tool called: here, if it is a worker function, else by the host."""
+        self._calls += 1
+        limit = request.host_calls
+        if limit is not None and self._calls > limit:
+            message = f"this eval has used its {limit} tool calls; do more per call, or in two evals"
+            self._settle(call, False, ["PTCCallBudgetExceeded", message])
+        elif (function := self._here.get(call.name)) is not None:
+            try:
+                value = function(decode_value(call.args.encode(), self._value_nodes))
+                self._settle(call, True, value)
+            except Exception as error:
+                self._settle(call, False, [type(error).__name__, str(error)[:4000]])
+        else:
+            self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
+
+    def _settle(self, call: HostCall, ok: bool, value: object) -> None:
+        payload = encode_value(value, max_bytes=self._value_bytes, max_nodes=self._value_nodes)
+        self._engine.settle(call.id, ok, payload)
 
     def _run_jobs(self, budget: Budget) -> None:
         run_job = self._engine.run_job

@@ -109,7 +109,7 @@ def prepare_zygote(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     # With the machine's own CAP_SYS_ADMIN where there is one: these then belong to a namespace
     # in which a worker can never gain anything, and work where user namespaces do not.
     if os.geteuid() == 0:
-        _unshare_each({"net": linux.CLONE_NEWNET, "ipc": linux.CLONE_NEWIPC}, report, skip)
+        _unshare_net_and_ipc(report, skip)
 
     # The uid before the user namespace: in it, no id but the own would be there to change to.
     _attempt(report, "uid", skip, _leave_root)
@@ -117,7 +117,8 @@ def prepare_zygote(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     # Leaving root made the process non-dumpable, and then its id maps are root's to write. For
     # this moment another process of nobody could look in; there is no secret here to see.
     linux.prctl(linux.PR_SET_DUMPABLE, 1)
-    _enter_user_namespace(report, skip)
+    _attempt(report, "user_namespace", skip, _unshare_user)
+    _unshare_net_and_ipc(report, skip)  # what is still missing
     if "non_dumpable" not in skip:
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
     # What the new user namespace gave. A nested one can be made without.
@@ -153,20 +154,13 @@ def _is_root_outside() -> bool:
     return True
 
 
-def _unshare_each(kinds: Mapping[str, int], report: dict[str, str], skip: frozenset[str]) -> None:
-    for kind, flag in kinds.items():
-        _attempt(report, f"{kind}_namespace", skip, partial(linux.unshare, flag))
-
-
-def _enter_user_namespace(report: dict[str, str], skip: frozenset[str]) -> None:
-    """A user namespace for the zygote, with net and ipc where they are still missing."""
-    _attempt(report, "user_namespace", skip, _unshare_user)
-    missing = {
-        kind: flag
-        for kind, flag in (("net", linux.CLONE_NEWNET), ("ipc", linux.CLONE_NEWIPC))
-        if report.get(f"{kind}_namespace") != _ON
-    }
-    _unshare_each(missing, report, skip)
+def _unshare_net_and_ipc(report: dict[str, str], skip: frozenset[str]) -> None:
+    for layer, flag in (
+        ("net_namespace", linux.CLONE_NEWNET),
+        ("ipc_namespace", linux.CLONE_NEWIPC),
+    ):
+        if report.get(layer) != _ON:
+            _attempt(report, layer, skip, partial(linux.unshare, flag))
 
 
 def _unshare_user() -> None:
@@ -264,7 +258,10 @@ def confine(plan: Plan, inherited: Mapping[str, str]) -> dict[str, str]:
 def _expect_single_thread() -> None:
     # no_new_privs, capabilities and Landlock are a thread's own: another one would keep its
     # rights, and share its memory with this one.
-    threads = len(os.listdir("/proc/self/task"))
+    try:
+        threads = len(os.listdir("/proc/self/task"))
+    except OSError as problem:
+        raise LayerFailure("seccomp", f"threads cannot be counted: {problem}") from problem
     if threads != 1:
         raise LayerFailure("seccomp", f"the worker has {threads} threads, the lockdown covers one")
 
@@ -332,8 +329,6 @@ def _drop_capabilities(_plan: Plan, _report: Mapping[str, str]) -> None:
 def _forbid_dumps(_plan: Plan, _report: Mapping[str, str]) -> None:
     """No core file, and no other worker of this uid may trace this one or read its memory."""
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    if linux.prctl(linux.PR_GET_DUMPABLE):
-        raise OSError(errno.EPERM, "the process is still dumpable")
 
 
 def _restrict_with_landlock(_plan: Plan, _report: Mapping[str, str]) -> None:
@@ -362,9 +357,6 @@ _STEPS: Final[tuple[tuple[str, Callable[[Plan, Mapping[str, str]], None]], ...]]
     ("landlock", _restrict_with_landlock),
     ("seccomp", _install_filter),
 )
-
-
-# --- shared ------------------------------------------------------------------------------------
 
 
 def _attempt(

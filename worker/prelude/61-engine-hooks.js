@@ -4,10 +4,12 @@
 // calls Error.prepareStackTrace and reads Error.stackTraceLimit (tried: a guest's getter ran inside
 // a checked native call). And what a bare job throws escapes to the binding, which stringifies
 // it in C where no interrupt can stop it: so callbacks that the engine runs as jobs are wrapped.
+// And a template literal is compiled to a call of "".concat, looked up by name: a guest that replaced
+// it would see and change every text that the prelude composes (tried, on both engines).
 {
   const {
     Error, FinalizationRegistry, ObjectDefineProperty, ObjectGetOwnPropertyDescriptor, Promise,
-    PromisePrototypeThen, ReflectApply, ReflectConstruct, TypeError,
+    PromisePrototypeThen, ReflectApply, ReflectConstruct, StringPrototype, TypeError,
   } = primordials;
 
   // Deleting the accessor leaves no way to the engine's hook: a property of that name is inert.
@@ -17,6 +19,11 @@
       __proto__: null, value: 50, writable: false, enumerable: false, configurable: false,
     });
   }
+
+  ObjectDefineProperty(StringPrototype, "concat", {
+    __proto__: null, value: StringPrototype.concat, writable: false, enumerable: false,
+    configurable: false,
+  });
 
   // An own `constructor` of undefined makes then() use the intrinsic Promise, whatever the guest did.
   const settled = new Promise((resolve) => resolve());

@@ -160,7 +160,7 @@ def _nodes(outline: Outline) -> list[Node]:
 def _block(node: Node) -> Node | None:
     """The enum or namespace that a statement is, if it is one."""
     if node.type == "expression_statement":
-        node = only_child(node)
+        node = node.named_child(0) or node
     return node if node.type in NAMESPACES or node.type == "enum_declaration" else None
 
 
@@ -185,16 +185,16 @@ def _declares(parent: Node | None, name: str) -> bool:
 
 
 def _has_code(body: Node) -> bool:
-    """A namespace of types only does not exist at run time."""
-    for statement in body.named_children:
-        node = statement.child_by_field_name("declaration") or statement
-        block = _block(node)
-        if node.type in TYPE_ONLY or node.type == "comment":
-            continue
-        if block is not None and block.type in NAMESPACES:
-            inner = block.child_by_field_name("body")
-            if inner is None or not _has_code(inner):
-                continue
-        return True
+    """A namespace of types only does not exist at run time. No recursion: it may nest deeply."""
+    bodies = [body]
+    while bodies:
+        for statement in bodies.pop().named_children:
+            node = statement.child_by_field_name("declaration") or statement
+            block = _block(node)
+            if block is not None and block.type in NAMESPACES:
+                inner = block.child_by_field_name("body")
+                if inner is not None:
+                    bodies.append(inner)
+            elif node.type not in TYPE_ONLY and node.type != "comment":
+                return True
     return False
-

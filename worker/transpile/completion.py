@@ -14,7 +14,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from .edits import Edits
-from .names import declarators, field, only_child, own_semicolon
+from .names import declarators, field, only_child, own_semicolon, text_of
 from .outline import NAMESPACES
 
 # Statements that have the value undefined when they leave none. A block leaves the one before.
@@ -132,8 +132,12 @@ class Completion:
             self._edits.open(left.start_byte, "(")
             self._edits.close(left.end_byte, ")")
         value = node.child_by_field_name("value")
-        if value is not None:
+        if value is not None:  # `for (var k = 1 in o)`, which only `var` allows
             self._edits.blank(left.end_byte, value.end_byte)
+            first = f"{text_of(left)}={' '.join(text_of(value).split())}"
+            right = field(node, "right")
+            self._edits.open(right.start_byte, f"({first},")
+            self._edits.close(right.end_byte, ")")
 
     def _switch(self, node: Node) -> list[Node]:
         statements: list[Node] = []
@@ -149,9 +153,9 @@ class Completion:
             self._edits.open(body.start_byte + 1, self._reset)
             blocks.append(body)
         finalizer = node.child_by_field_name("finalizer")
-        if finalizer is not None:
+        body = None if finalizer is None else field(finalizer, "body")
+        if body is not None and body.named_child_count:
             # Its value counts only if it does not end normally.
-            body = field(finalizer, "body")
             self._edits.open(
                 body.start_byte + 1, f"const {self._saved}={self._value};{self._reset}"
             )

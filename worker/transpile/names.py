@@ -60,4 +60,7 @@ def own_semicolon(statement: Node) -> bool:
 
 def only_child(statement: Node) -> Node:
     """The expression or statement inside, past comments."""
+    first = statement.named_child(0)
+    if first is not None and first.type != "comment":
+        return first
     return next(node for node in statement.named_children if node.type != "comment")

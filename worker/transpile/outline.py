@@ -15,6 +15,7 @@ from .names import declared_names, only_child, pattern_names, text_of
 from .names import field as field_of
 
 _KEYWORD = re.compile(rb"\b(?:await|return|var)\b")
+_A, _R = b"ar"
 _FUNCTIONS = frozenset(
     (
         "function_declaration",
@@ -91,7 +92,7 @@ def outline(root: Node, source: bytes) -> Outline:
         out.statements.append(statement)
         _declare(out, statement.node, kind, statement.default)
         if hits and kind not in FUNCTION_DECLARATIONS and kind not in TYPE_ONLY:
-            _search(out, statement.node, hits)
+            _search(out, statement.node, source, hits)
     _check(out)
     return out
 
@@ -168,7 +169,9 @@ def _declare(out: Outline, node: Node, kind: str, default: bool) -> None:
         # Its value is disposed of when the program ends, so it is local to the program.
         out.returns = True
     elif kind in ("enum_declaration", "expression_statement", "module", "internal_module"):
-        block = node if kind != "expression_statement" else only_child(node)
+        block = node if kind != "expression_statement" else node.named_child(0)
+        if block is None:
+            return
         if block.type == "enum_declaration" or block.type in NAMESPACES:
             name = field_of(block, "name")
             while name.type == "nested_identifier":
@@ -197,7 +200,7 @@ def _check(out: Outline) -> None:
                 return
 
 
-def _search(out: Outline, node: Node, hits: list[int]) -> None:
+def _search(out: Outline, node: Node, source: bytes, hits: list[int]) -> None:
     """Follow each keyword in this statement down the tree, unless a function lies on the way.
 
     A descent per keyword, since a query over the whole tree costs as much as half the parse.
@@ -208,7 +211,8 @@ def _search(out: Outline, node: Node, hits: list[int]) -> None:
     cursor = node.walk()
     done = 0
     for place in hits[first:last]:
-        if place >= done:
+        known = out.waits if source[place] == _A else out.returns if source[place] == _R else False
+        if place >= done and not known:
             done = _descend(out, cursor, place)
             cursor.reset(node)
 

@@ -60,13 +60,13 @@ class AsFunction:
         outline, edits = self._outline, self._edits
         names = [name for name in outline.order if name not in outline.functions]
         arrow = f"({'async' if outline.waits else ''}({self._value})=>{{"
-        edits.close(len(edits.source), f"\nreturn [{self._value}]}})()")
         edits.open(0, (f"var {','.join(names)};" if names else "") + arrow)
         for index, statement in enumerate(outline.statements):
             if index < outline.directives:
                 self._directive(statement.node)
             else:
                 self._statement(statement)
+        edits.open(len(edits.source), f"\nreturn [{self._value}]}})()")
 
     def _directive(self, node: Node) -> None:
         end = "" if own_semicolon(node) else ";"
@@ -132,9 +132,7 @@ def redeclared(edits: Edits, name: Node) -> None:
 def _simple_parameters(parameters: Node) -> bool:
     """Whether a "use strict" directive is allowed in this function."""
     for child in parameters.named_children:
-        if child.type == "required_parameter" and child.child_by_field_name("value") is None:
-            child = field(child, "pattern")
-        elif child.type == "optional_parameter":
+        if child.type == "required_parameter" and child.child_by_field_name("value") is None or child.type == "optional_parameter":
             child = field(child, "pattern")
         if child.type not in ("identifier", "comment", "this"):
             return False

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .errors import GuestError, ValueConversionError, ValueTooLarge
+from ..errors import GuestError, ValueConversionError, ValueTooLarge
 
 MAX_DEPTH: Final = 200
 _MAX_SAFE: Final = (1 << 53) - 1

@@ -1,0 +1,29 @@
+"""Worker functions on their way out: pickled by value, host to worker and never back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import UsageError
+
+
+def pickled_functions(functions: Mapping[str, Callable[[Any], Any]]) -> dict[str, bytes]:
+    """Each function as cloudpickle has it.
+
+    Raises:
+        UsageError: one is not callable, or cannot be pickled; the message names it.
+    """
+    if not functions:
+        return {}
+    import cloudpickle
+
+    pickled: dict[str, bytes] = {}
+    for name, function in functions.items():
+        if not callable(function):
+            raise UsageError(f"worker function {name!r} is not callable")
+        try:
+            pickled[name] = cloudpickle.dumps(function)
+        except Exception as error:
+            raise UsageError(f"worker function {name!r} cannot be sent: {error}") from error
+    return pickled

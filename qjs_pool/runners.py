@@ -1,0 +1,156 @@
+"""Where a tool call runs: a daemon thread, the caller's event loop, or a loop in the background.
+
+A runner starts a call and gives back how to cancel it; the outcome goes to `done`, from whatever
+thread it comes about in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from .tools import is_async
+
+Done = Callable[[Any, BaseException | None], None]  # value, or what was raised
+Cancel = Callable[[], None]
+
+
+class Runner(Protocol):
+    """Starts tool calls."""
+
+    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel: ...
+
+
+class DaemonThreads:
+    """Threads for sync tools, reused, as many as calls run at once.
+
+    Daemons, unlike those of `concurrent.futures`: a tool that never returns must not keep the
+    host's interpreter from ending.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle = 0
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` in some thread; it must not raise."""
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+                fresh = False
+            else:
+                fresh = True
+        self._jobs.put(job)
+        if fresh:
+            threading.Thread(target=self._work, name="qjs-pool tool", daemon=True).start()
+
+    def close(self) -> None:
+        """Let idle threads end; those that run a job end after it."""
+        with self._lock:
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job
+            with self._lock:
+                self._idle += 1
+
+
+class ThreadRunner:
+    """For sync sessions: sync tools in threads, async ones in the pool's background loop."""
+
+    def __init__(self, threads: DaemonThreads, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self._threads = threads
+        self._loop = loop
+
+    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
+        if is_async(call):
+            future = asyncio.run_coroutine_threadsafe(_run(call(args), done), self._loop())
+            return lambda: None if future.cancel() else None
+        return _start_in_thread(self._threads, call, args, done)
+
+
+class LoopRunner:
+    """For asyncio sessions: async tools as tasks of the caller's loop, sync ones in threads."""
+
+    def __init__(self, threads: DaemonThreads) -> None:
+        self._threads = threads
+
+    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
+        if is_async(call):
+            task = asyncio.get_running_loop().create_task(_run(call(args), done))
+            return lambda: None if task.cancel() else None
+        return _start_in_thread(self._threads, call, args, done)
+
+
+async def _run(coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
+    try:
+        value = await coroutine
+    except asyncio.CancelledError as error:
+        done(None, error)
+        raise
+    except BaseException as error:
+        done(None, error)
+    else:
+        done(value, None)
+
+
+def _start_in_thread(
+    threads: DaemonThreads, call: Callable[[Any], Any], args: Any, done: Done
+) -> Cancel:
+    context = contextvars.copy_context()
+
+    def job() -> None:
+        try:
+            value = context.run(call, args)
+            if asyncio.iscoroutine(value):  # a sync function that returns a coroutine
+                value = asyncio.run(value)
+        except BaseException as error:
+            done(None, error)
+        else:
+            done(value, None)
+
+    threads.submit(job)
+    return lambda: None  # a running thread cannot be stopped; its result is dropped
+
+
+class BackgroundLoop:
+    """An event loop in a daemon thread of its own, started when first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """The running loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self._loop.run_forever, name="qjs-pool loop", daemon=True
+                ).start()
+            return self._loop
+
+    def close(self) -> None:
+        """Stop the loop; what runs in it is cancelled."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is None:
+            return
+
+        def stop() -> None:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.call_soon(loop.stop)
+
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop)
