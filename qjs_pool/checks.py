@@ -8,7 +8,7 @@ from typing import Any, Final
 from .errors import UsageError
 from .limits import Limits, seconds_or_error
 from .wire.frames import MAX_CODE_BYTES
-from .wire.values import encode_value
+from .wire.values import encode_value, well_formed
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*\Z")
 
@@ -23,10 +23,7 @@ def checked_code(code: object) -> str:
             f"code of {size} bytes is over the cap of {MAX_CODE_BYTES}; "
             f"pass data with session.set(name, value) instead"
         )
-    if code.isascii():
-        return code
-    # A lone surrogate has no UTF-8: it becomes U+FFFD, as everywhere text crosses.
-    return code.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return well_formed(code)
 
 
 def checked_timeout(timeout: object, limits: Limits) -> float | None:
@@ -46,9 +43,7 @@ def checked_global(name: object, value: Any, limits: Limits) -> tuple[str, str]:
     """A global's name and its encoded value."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise UsageError(f"name={name!r} is not a JavaScript identifier")
-    return name, encode_value(
-        value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes
-    )
+    return name, encode_value(value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes)
 
 
 def _kind(value: object) -> str:

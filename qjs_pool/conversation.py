@@ -19,7 +19,7 @@ from .link import Link
 from .relay import Relay
 from .wire import FrameDecoder, ProtocolError
 from .wire import messages as wire
-from .wire.channel import Channel
+from .wire.channel import Channel, State
 from .wire.frames import MAX_TO_WORKER_BYTES
 
 T = TypeVar("T")
@@ -49,13 +49,16 @@ class Cause(enum.Enum):
 class Death:
     """How a worker ended. `recoverable`: its keeper holds the state of the last commit."""
 
-    __slots__ = ("cause", "peak_rss_bytes", "recoverable", "status", "unread_bytes", "violation")
+    __slots__ = (
+        "cause", "cpu_s", "peak_rss_bytes", "recoverable", "status", "unread_bytes", "violation",
+    )  # fmt: skip
 
     def __init__(
         self,
         *,
         status: int | None = None,
         unread_bytes: int = 0,
+        cpu_s: float = 0.0,
         peak_rss_bytes: int = 0,
         recoverable: bool = False,
         cause: Cause | None = None,
@@ -63,6 +66,7 @@ class Death:
     ) -> None:
         self.status = status
         self.unread_bytes = unread_bytes
+        self.cpu_s = cpu_s
         self.peak_rss_bytes = peak_rss_bytes
         self.recoverable = recoverable
         self.cause = cause
@@ -72,13 +76,12 @@ class Death:
 class Clock:
     """When an eval that did not end by itself is ended by us."""
 
-    __slots__ = ("_cpu_base", "_cpu_check", "_cpu_s", "_wall_end")
+    __slots__ = ("_cpu_check", "_cpu_s", "_wall_end")
 
-    def __init__(self, wall_s: float | None, cpu_s: float | None, cpu_base: float) -> None:
+    def __init__(self, wall_s: float | None, cpu_s: float | None) -> None:
         now = time.monotonic()
         self._wall_end = None if wall_s is None else now + wall_s + GRACE_S
         self._cpu_s = cpu_s
-        self._cpu_base = cpu_base
         self._cpu_check = None if cpu_s is None else now + cpu_s + GRACE_S
 
     def deadline(self) -> float | None:
@@ -92,7 +95,7 @@ class Clock:
         if self._cpu_s is not None and self._cpu_check is not None and now >= self._cpu_check:
             used = cpu_used()
             # Waiting for tools costs no CPU time: look again when it could be used up.
-            left = self._cpu_s + GRACE_S - (0.0 if used is None else used - self._cpu_base)
+            left = self._cpu_s + GRACE_S - (used or 0.0)
             if left <= 0:
                 return Cause.CPU
             self._cpu_check = now + max(left, 0.01)
@@ -125,11 +128,16 @@ class Conversation:
         self._channel = Channel()
         self._cause: Cause | None = None
         self._violation = ""
+        self._cpu_base = 0.0  # what the worker had used before this request
+        self._cpu_at_kill: float | None = None
         self._kill_when_standing = False
         self._answer: wire.EvalDone | wire.Done | None = None
         self._out = b""
         self._out_at = 0
-        self._ended = False  # the stream ended: nobody is there any more
+        self._taken_bytes = 0  # of this request, by the stream
+        self.ended = False  # the stream ended: nobody is there any more
+        self._kept = True  # somebody still holds the other end of the control socket
+        self._generation = 0
         self._watched: dict[int, int] = {}  # descriptor -> events, as the poller has them
         self._first_ended: wire.FirstWorkerEnded | None = None
         self._watch(link.data.fileno(), select.EPOLLIN)
@@ -160,6 +168,7 @@ class Conversation:
         if self.death is not None or self._cause is not None:
             return
         self._cause, self._violation = cause, violation
+        self._cpu_at_kill = self._cpu_used()
         if self.standing and self.link.worker is not None:
             self.link.worker.kill()
         else:
@@ -177,6 +186,8 @@ class Conversation:
         deadline = time.monotonic() + STAND_S
         while not (self.standing or self.death or self.refused):
             self._absorb((yield deadline))
+            if self.ended:
+                deadline = min(deadline, time.monotonic() + REPORT_S)
             if time.monotonic() >= deadline:
                 self.give_up()
 
@@ -185,7 +196,7 @@ class Conversation:
         deadline = time.monotonic() + REPORT_S
         while self.death is None:
             self._absorb((yield deadline))
-            if self.death is None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 self.give_up()
 
     def take_over(self) -> Steps[bool]:
@@ -200,8 +211,9 @@ class Conversation:
         self._decoder = FrameDecoder(self._max_frame_bytes)
         self._channel = Channel()
         self._cause, self._violation, self._kill_when_standing = None, "", False
+        self._cpu_at_kill = None
         self._out, self._out_at = b"", 0
-        self.death, self.standing, self.leaving, self._ended = None, False, False, False
+        self.death, self.standing, self.leaving, self.ended = None, False, False, False
         self.uncommitted = False
         yield from self.stand()
         return self.standing
@@ -219,9 +231,11 @@ class Conversation:
         """
         worker = self.link.worker
         base = (worker.cpu_s() or 0.0) if worker is not None and self.standing else 0.0
-        clock = Clock(wall_s, cpu_s, base)
+        clock = Clock(wall_s, cpu_s)
+        self._cpu_base = base
         self._channel.sends(request)
         self._answer = None
+        self._taken_bytes = 0
         self._send(wire.to_frame(request))
         self._send_answers(owed)
         relay = self._relay
@@ -231,7 +245,7 @@ class Conversation:
                 return self._answer
             if self.death is not None:
                 return self.death
-            if give_up_at is None and (self._cause is not None or self._ended):
+            if give_up_at is None and (self._cause is not None or self.ended):
                 give_up_at = time.monotonic() + REPORT_S
             if relay is not None and relay.failure is not None:
                 self.kill(Cause.INTERRUPT)
@@ -249,22 +263,28 @@ class Conversation:
                     self.kill(cause)
 
     def _send_answers(self, answers: Sequence[wire.ToolAnswer]) -> None:
+        if self._channel.state is not State.RUNNING:
+            if self._relay is not None:
+                self._relay.owe(answers)  # the eval has its value: the next one gets them
+            return
         for answer in answers:
             self._channel.sends(answer)
             self._send(wire.to_frame(answer))
 
     def _cpu_used(self) -> float | None:
+        """CPU seconds of this request, by the kernel's word."""
         worker = self.link.worker
-        return worker.cpu_s() if worker is not None and self.standing else None
+        used = worker.cpu_s() if worker is not None and self.standing else None
+        return None if used is None else max(0.0, used - self._cpu_base)
 
-    def untouched(self, request_bytes: int) -> bool:
-        """Whether the dead worker had read nothing of a request of that size."""
+    def untouched(self) -> bool:
+        """Whether the dead worker had read nothing of the request."""
         death = self.death
         return (
             death is not None
             and death.recoverable
             and death.cause is None
-            and death.unread_bytes == min(request_bytes, self._out_at)
+            and death.unread_bytes == self._taken_bytes
         )
 
     # --- what becomes ready -----------------------------------------------------------------
@@ -293,13 +313,13 @@ class Conversation:
         if leash_ready:
             self._read_leash(link)
 
-    def _read_data(self) -> None:
+    def _read_data(self) -> bool:
         data = self.link.read()
         if data is None:
-            return
+            return False
         if not data:
             self._end_stream()
-            return
+            return False
         try:
             for body in self._decoder.feed(data):
                 self._take(wire.decode_from_worker(body))
@@ -307,6 +327,7 @@ class Conversation:
             # Nothing more is read from it; its keeper, or else the anchor, reports its end.
             self._watch(self.link.data.fileno(), None)
             self.kill(Cause.PROTOCOL, str(error))
+        return True
 
     def _take(self, message: wire.FromWorker) -> None:
         self._channel.receives(message)
@@ -327,8 +348,7 @@ class Conversation:
         try:
             while (message := link.next_control()) is not None:
                 if message == b"":
-                    self._watch(link.control.fileno(), None)
-                    self._end_stream()
+                    self._end_control()
                     return
                 if isinstance(message, wire.Ready):
                     self._take_ready(message)
@@ -337,6 +357,7 @@ class Conversation:
                     self.death = Death(
                         status=message.wait_status,
                         unread_bytes=message.unread_bytes,
+                        cpu_s=message.cpu_s if self._cpu_at_kill is None else self._cpu_at_kill,
                         peak_rss_bytes=message.peak_rss_bytes,
                         recoverable=True,
                         cause=self._cause,
@@ -351,6 +372,7 @@ class Conversation:
 
     def _take_ready(self, ready: wire.Ready) -> None:
         self.standing, self.uncommitted = True, False
+        self._generation = ready.generation
         if ready.layers:
             self.link.layers = ready.layers
             self.link.family.in_namespace = ready.layers.get("pid_namespace") == "on"
@@ -367,16 +389,27 @@ class Conversation:
                     return
                 if isinstance(message, wire.FirstWorkerEnded):
                     self._first_ended = message
-                    if self._ended:
+                    if self.ended:
                         self._die_unkept()
         except ProtocolError:
             self.give_up()
 
     def _end_stream(self) -> None:
-        self._ended = True
+        self.ended = True
         self._watch(self.link.data.fileno(), None)
-        if self._first_ended is not None:
+        # The anchor reports its own child's end, which is long gone after two checkpoints; with
+        # no keeper either, nobody is left who could.
+        silent = not self._kept and (self._generation > 1 or not self.link.original)
+        if self._first_ended is not None or silent:
             self._die_unkept()
+
+    def _end_control(self) -> None:
+        self._kept = False
+        self._watch(self.link.control.fileno(), None)
+        while self.link.data.fileno() in self._watched:
+            if not self._read_data():  # what came before the end counts
+                break
+        self._end_stream()
 
     def give_up(self) -> None:
         """Nobody reports: end the whole family, and take its state for lost."""
@@ -390,6 +423,7 @@ class Conversation:
         self.standing = False
         self.death = Death(
             status=None if ended is None else ended.wait_status,
+            cpu_s=self._cpu_at_kill or 0.0,
             peak_rss_bytes=0 if ended is None else ended.peak_rss_bytes,
             cause=self._cause,
             violation=self._violation,
@@ -416,5 +450,6 @@ class Conversation:
                 return
             # Broken (-1): whoever held the other end is gone, and its end will be reported.
             self._out_at = len(out) if sent < 0 else self._out_at + sent
+            self._taken_bytes += max(sent, 0)
         if data_fd in self._watched:
             self._watch(data_fd, select.EPOLLIN)

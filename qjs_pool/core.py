@@ -162,7 +162,7 @@ class Core:
             if (
                 isinstance(outcome, Death)
                 and attempt < _ATTEMPTS - 1
-                and talk.untouched(len(wire.to_frame(request)))
+                and talk.untouched()
             ):
                 continue  # it died before it read a byte of this: nothing ran
             break
@@ -247,7 +247,7 @@ class Core:
                 self._opened = False
             else:
                 talk.look()
-                if talk.leaving:
+                if talk.leaving or talk.ended:
                     yield from talk.report()
             if talk.death is not None:
                 yield from self._recover(talk, talk.death)
@@ -341,7 +341,9 @@ class Core:
             assert error is not None
             remark = _ROLLED_BACK if state == "rolled_back" else _RESET
             error = GuestError(error.name, f"{error.message}; {remark}", error.stack)
-        calls, remarks = self.relay.end(cancel=state != "kept")
+        # First settled wins: a value leaves calls running. Without one they have no purpose left.
+        stopped = error is not None and error.name in ("Timeout", "Deadlock")
+        calls, remarks = self.relay.end(cancel=state != "kept" or stopped)
         return EvalResult(
             text=done.text,
             stdout=done.stdout,
@@ -364,10 +366,8 @@ class Core:
             case Cause.CPU | Cause.WALL:
                 name = "Timeout"
                 message = (
-                    f"killed, as it did not stop by itself: VM over {cpu_s or 0:.1f} s"
-                    if death.cause is Cause.CPU
-                    else f"killed, as it did not stop by itself: wall {wall_s:.1f} s "
-                    f"of {limits.wall or 0:.1f} s"
+                    f"VM {death.cpu_s:.1f} s{_of(cpu_s)}, wall {wall_s:.1f} s{_of(limits.wall)}; "
+                    "it did not stop by itself and was killed"
                 )
             case Cause.INTERRUPT:
                 name, message = "Interrupted", "the host stopped this eval"
@@ -386,7 +386,11 @@ class Core:
             stdout="",
             error=GuestError(name, f"{message}; {remark}"),
             state=state,
-            usage=Usage(0.0, wall_s, death.peak_rss_bytes, len(calls)),
+            usage=Usage(min(death.cpu_s, wall_s), wall_s, death.peak_rss_bytes, len(calls)),
             notes=(*notes, *remarks),
             calls=calls,
         )
+
+
+def _of(limit_s: float | None) -> str:
+    return "" if limit_s is None else f" of {limit_s:.1f} s"

@@ -19,7 +19,10 @@ _MEANINGS: Final = {
 
 def describe_exit(wait_status: int) -> str:
     """`killed by SIGSYS (31)` or `exited with status 76 (out of memory)`."""
-    code = os.waitstatus_to_exitcode(wait_status)
+    try:
+        code = os.waitstatus_to_exitcode(wait_status)
+    except (ValueError, OverflowError):  # a keeper said it, and a taken-over one says anything
+        return f"ended with the impossible wait status {wait_status}"
     if code >= 0:
         meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
         return f"exited with status {code}{meaning}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import UsageError
+from .tools import check_names, is_async
 
 
 def pickled_functions(functions: Mapping[str, Callable[[Any], Any]]) -> dict[str, bytes]:
@@ -18,10 +19,14 @@ def pickled_functions(functions: Mapping[str, Callable[[Any], Any]]) -> dict[str
         return {}
     import cloudpickle
 
+    check_names(functions)
     pickled: dict[str, bytes] = {}
     for name, function in functions.items():
         if not callable(function):
             raise UsageError(f"worker function {name!r} is not callable")
+        if is_async(function):
+            # There is no event loop in a worker, and nothing there to wait for.
+            raise UsageError(f"worker function {name!r} is async; it must be a plain function")
         try:
             pickled[name] = cloudpickle.dumps(function)
         except Exception as error:

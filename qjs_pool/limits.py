@@ -15,6 +15,11 @@ _MIN_MEMORY_BYTES: Final = 1 * MiB
 _MIN_STACK_BYTES: Final = 64 << 10
 _MAX_STACK_BYTES: Final = 256 * MiB
 _MAX_BYTES: Final = 1 << 40
+# Frames to a worker have a cap of 64 MiB (`wire.frames`); a value must fit into one.
+_MAX_VALUE_BYTES: Final = 48 * MiB
+_MAX_CHARS: Final = 16 * MiB
+# The kernel's waits take milliseconds as a 32-bit number; this is 11 days.
+_MAX_SECONDS: Final = 1_000_000.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +56,16 @@ class Limits:
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the way to normalise a field of a frozen dataclass
         set_field(self, "memory", _integer("memory", self.memory, _MIN_MEMORY_BYTES, _MAX_BYTES))
-        set_field(
-            self, "stack", _integer("stack", self.stack, _MIN_STACK_BYTES, _MAX_STACK_BYTES)
-        )
+        set_field(self, "stack", _integer("stack", self.stack, _MIN_STACK_BYTES, _MAX_STACK_BYTES))
         set_field(self, "cpu", _seconds("cpu", self.cpu))
         set_field(self, "wall", _seconds("wall", self.wall))
         for name in ("result_chars", "console_chars"):
-            set_field(self, name, _integer(name, getattr(self, name), 1, 1 << 30))
-        set_field(self, "value_bytes", _integer("value_bytes", self.value_bytes, 64, 1 << 30))
+            set_field(self, name, _integer(name, getattr(self, name), 1, _MAX_CHARS))
+        set_field(
+            self,
+            "value_bytes",
+            _integer("value_bytes", self.value_bytes, 64, _MAX_VALUE_BYTES),
+        )
         if self.host_calls is not None:
             set_field(self, "host_calls", _integer("host_calls", self.host_calls, 0, 1 << 31))
         set_field(
@@ -129,6 +136,12 @@ def seconds_or_error(name: str, value: object) -> float:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise UsageError(f"{name}={value!r} is not a number of seconds") from None
+    except OverflowError:  # an integer that no float can hold
+        seconds = _MAX_SECONDS + 1
     if math.isnan(seconds) or seconds <= 0:
         raise UsageError(f"{name}={value!r} must be over 0 seconds, or None for no limit")
+    if _MAX_SECONDS < seconds < math.inf:
+        raise UsageError(
+            f"{name} is over {_MAX_SECONDS:.0f} seconds; None is the way to say no limit"
+        )
     return seconds

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .errors import UsageError
+from .wire.values import well_formed
 
 _SCOPE: Final = re.compile(r"@/[\w.-]+(/[\w.-]+)*\Z")
 _FILE: Final = re.compile(r"[\w.-]+(/[\w.-]+)*\.(ts|js|mjs|mts|json)\Z")
@@ -35,8 +36,8 @@ def checked_modules(
                 raise UsageError(f"module file {name!r} of {scope!r} is no .ts, .js or .json name")
             if not isinstance(source, str):
                 raise UsageError(f"module file {name!r} of {scope!r} must be text")
-            total += len(source)
-        checked[scope] = dict(files)
+        checked[scope] = {name: well_formed(source) for name, source in files.items()}
+        total += sum(len(source.encode()) for source in checked[scope].values())
     if total > MAX_SOURCE_BYTES:
-        raise UsageError(f"modules of {total} characters are over the cap of {MAX_SOURCE_BYTES}")
+        raise UsageError(f"modules of {total} bytes are over the cap of {MAX_SOURCE_BYTES}")
     return checked

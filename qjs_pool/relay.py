@@ -11,19 +11,20 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import os
 import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, get_args
 
-from .errors import UsageError, ValueConversionError
-from .limits import Limits
+from .errors import UsageError, ValueConversionError, ValueTooLarge
+from .limits import Limits, seconds_or_error
 from .result import Call
 from .runners import Cancel, Runner
-from .tools import Tool, Toolbox, ToolErrors
+from .tools import Tool, Toolbox, ToolErrors, describe_error, unknown_policy
 from .wire import ProtocolError
 from .wire import messages as wire
 from .wire.values import decode_value, encode_value
@@ -31,6 +32,12 @@ from .wire.values import decode_value, encode_value
 _log: Final = logging.getLogger("qjs_pool.tools")
 # Calls that a guest may have open at once; past it the worker is not one of ours.
 _MAX_OPEN: Final = 100_000
+# What a session may have in this process, in values of the largest size: inputs of calls that have
+# not started, and answers that wait for the next eval. A guest decides how many there are.
+_HELD_VALUES: Final = 2
+# Calls of one eval whose trace is kept; where `host_calls` is None there may be any number.
+_MAX_TRACED: Final = 10_000
+_ENVELOPE_BYTES: Final = 4096  # field names that the bridge may add to an input
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,14 +64,29 @@ class RelayOptions:
     on_tool_call: Callable[[ToolEvent], None] | None = None
     propagate: Callable[[BaseException], bool] = lambda error: not isinstance(error, Exception)
 
+    def __post_init__(self) -> None:
+        if self.errors not in get_args(ToolErrors):
+            raise unknown_policy("tool_errors", self.errors)
+        if self.timeout is not None:
+            seconds = seconds_or_error("host_timeout", self.timeout)
+            # The way to normalise a field of a frozen dataclass.
+            object.__setattr__(self, "timeout", None if math.isinf(seconds) else seconds)
+        if self.on_tool_call is not None and not callable(self.on_tool_call):
+            raise UsageError(f"on_tool_call={self.on_tool_call!r} is not callable")
 
-@dataclasses.dataclass(slots=True)
+
+@dataclasses.dataclass(slots=True, eq=False)
 class _Open:
-    message: wire.ToolCall
+    turn: int  # which of the session's evals made it
+    call_id: int
+    name: str
+    args: str  # empty once the tool has them
+    bytes_in: int
     tool: Tool
     started: float
-    ends: float | None  # when it has to have answered
+    ends: float | None = None  # when it has to have answered
     cancel: Cancel | None = None  # None while it waits for a place
+    in_place: bool = False  # it takes one of the `host_concurrency` places
     outcome: Literal["ok", "error", "cancelled", "unknown"] = "unknown"
     bytes_out: int = 0
     ended: float = 0.0
@@ -90,18 +112,29 @@ class Relay:
         self._bell: int | None = None
         self._bell_lock = threading.Lock()
         self._done_calls: deque[tuple[_Open, Any, BaseException | None]] = deque()
-        self._calls: list[_Open] = []  # of this eval, in order: the trace
+        self.made = 0  # calls of this eval
+        self._calls: list[_Open] = []  # the first of them, in order: the trace
         self._open: dict[int, _Open] = {}  # unanswered ones, of earlier evals too
+        self._timed: dict[int, _Open] = {}  # those of them that have a time to answer
         self._waiting: deque[_Open] = deque()
+        self._waiting_bytes = 0
         self._running = 0
+        self._turn = 0  # evals so far
         self._owed: list[wire.ToolAnswer] = []  # for the next eval to deliver
+        self._late: list[wire.ToolAnswer] = []  # delivered in this eval, for calls of earlier ones
+        self._late_room = 0
+
+    # --- what the driver tells ------------------------------------------------------------------
 
     def begin(self) -> list[wire.ToolAnswer]:
         """An eval starts: what earlier evals' calls have answered since."""
-        self._calls = []
-        self.failure = None
-        self._owed += self.take_answers()
+        self.owe(self.take_answers())
+        self._turn += 1
+        self._calls, self.made, self.failure = [], 0, None
         owed, self._owed = self._owed, []
+        self._late, self._late_room = [], _HELD_VALUES * self._limits.value_bytes
+        for answer in owed:
+            self._remember(answer)
         return owed
 
     def call(self, message: wire.ToolCall) -> None:
@@ -110,35 +143,163 @@ class Relay:
         Raises:
             ProtocolError: what no worker of ours would send.
         """
-        limit = self._limits.host_calls
+        limits = self._limits
         if message.call_id in self._open or len(self._open) >= _MAX_OPEN:
             raise ProtocolError(f"tool call {message.call_id} is open already, or too many are")
-        if limit is not None and len(self._calls) >= limit:
-            raise ProtocolError(f"more than host_calls={limit} tool calls in one eval")
+        if limits.host_calls is not None and self.made >= limits.host_calls:
+            raise ProtocolError(f"more than host_calls={limits.host_calls} tool calls in one eval")
         tool = self.toolbox.find(message.name)
         if tool is None:
             raise ProtocolError(f"a call of {message.name[:80]!r}, which the session has not")
+        size = len(message.args)
+        if size > limits.value_bytes + _ENVELOPE_BYTES:
+            raise ProtocolError(
+                f"a tool's input of {size} is over value_bytes={limits.value_bytes}"
+            )
         self._hang_bell()
-        call = _Open(message, tool, time.monotonic(), None)
-        self._calls.append(call)
-        self._open[message.call_id] = call
+        call = _Open(self._turn, message.call_id, message.name, "", size, tool, time.monotonic())
+        self.made += 1
+        if len(self._calls) < _MAX_TRACED:
+            self._calls.append(call)
+        self._open[call.call_id] = call
+        if self._waiting_bytes + size > _HELD_VALUES * limits.value_bytes:
+            held = f"{_HELD_VALUES * limits.value_bytes} bytes"
+            refusal = f"the inputs of the tool calls that wait take over {held}; await some first"
+            self._done(call, None, ValueTooLarge(refusal))
+            return
+        call.args = message.args
+        self._waiting_bytes += size
         self._waiting.append(call)
         self._start_waiting()
+
+    def take_answers(self) -> list[wire.ToolAnswer]:
+        """The answers of the calls that have ended, for sending."""
+        if self._bell is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
+        answers = []
+        while self._done_calls:
+            call, value, error = self._done_calls.popleft()
+            self._leave_place(call)
+            if self._open.get(call.call_id) is not call:
+                continue  # timed out, or its eval never happened
+            # A tool whose own tasks were cancelled has failed, and nothing else has: when the eval
+            # is cancelled, its driver knows.
+            if isinstance(error, asyncio.CancelledError):
+                pass
+            elif error is not None and self._options.propagate(error):
+                self.failure = self.failure or error
+            answers.append(self._answer(call, value, error))
+        self._start_waiting()
+        return answers
+
+    def owe(self, answers: Sequence[wire.ToolAnswer]) -> None:
+        """Keep answers that came too late for their eval until the next one starts."""
+        room = _HELD_VALUES * self._limits.value_bytes - sum(len(a.payload) for a in self._owed)
+        for answer in answers:
+            if len(answer.payload) > room:
+                lost = ["ValueTooLarge", "the answer came after its eval and is too large to keep"]
+                payload = encode_value(lost, max_bytes=1 << 20, max_nodes=16)
+                answer = wire.ToolAnswer(answer.call_id, False, payload)
+            room -= len(answer.payload)
+            self._owed.append(answer)
+
+    def expire(self) -> list[wire.ToolAnswer]:
+        """Answers for the calls whose time is up; what they still return is dropped."""
+        now = time.monotonic()
+        answers = []
+        for call in [call for call in self._timed.values() if call.ends and now >= call.ends]:
+            self._abandon(call)
+            allowed = (call.ends or now) - call.started
+            error = TimeoutError(f"no answer within {allowed:g} s (host_timeout)")
+            answers.append(self._answer(call, None, error))
+        if answers:
+            self._start_waiting()
+        return answers
+
+    def deadline(self) -> float | None:
+        """When the next open call has to have answered."""
+        return min((call.ends for call in self._timed.values() if call.ends), default=None)
+
+    def end(
+        self, *, cancel: bool = False, undone: bool = False
+    ) -> tuple[tuple[Call, ...], tuple[str, ...]]:
+        """An eval ended: the trace of its calls, and what the result should remark.
+
+        Args:
+            cancel: it never happened, or its state is lost: its calls are cancelled.
+            undone: the session is as it was before, so answers of earlier calls are owed again.
+        """
+        now = time.monotonic()
+        still = [call for call in self._open.values() if call.turn == self._turn]
+        for call in still if cancel else ():
+            self._abandon(call)
+            self._open.pop(call.call_id, None)
+            call.outcome = "cancelled"
+        if undone:
+            self._owed = self._late + self._owed
+        self._late = []
+        remarks: list[str] = []
+        if still:
+            names = ", ".join(dict.fromkeys(call.name for call in still))[:500]
+            count = f"{len(still)} tool call{'s'[: len(still) != 1]}"
+            remarks.append(
+                f"{count} cancelled ({names}); side effects may have happened"
+                if cancel
+                else f"{count} still running ({names}); answers come with the next eval"
+            )
+        if self.made > len(self._calls):
+            remarks.append(f"{self.made - len(self._calls)} more tool calls are not in the trace")
+        trace = tuple(
+            Call(
+                call.name,
+                ((call.ended or now) - call.started) * 1000.0,
+                call.bytes_in,
+                call.bytes_out,
+                call.outcome,
+            )
+            for call in self._calls
+        )
+        return trace, tuple(remarks)
+
+    def forget(self) -> None:
+        """The state is lost, and with it whoever waited: the next worker counts from 1 again."""
+        for call in list(self._open.values()):
+            self._abandon(call)
+        self.close()
+        self._owed.clear()
+        self._late.clear()
+
+    def close(self) -> None:
+        """Cancel what is open; from any thread."""
+        for call in list(self._open.values()):
+            if call.cancel is not None:
+                call.cancel()
+        self._open.clear()
+        self._timed.clear()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    # --- the calls ------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
         while self._waiting and self._running < self._limits.host_concurrency:
             call = self._waiting.popleft()
+            args, call.args = call.args, ""
+            self._waiting_bytes -= call.bytes_in
             self._running += 1
+            call.in_place = True
             call.started = time.monotonic()
             timeout = call.tool.timeout or self._options.timeout
-            call.ends = None if timeout is None else call.started + timeout
-            self._tell("start", call, len(call.message.args))
+            if timeout is not None:
+                call.ends = call.started + timeout
+                self._timed[call.call_id] = call
+            self._tell("start", call, call.bytes_in)
             call.cancel = lambda: None
             try:
-                args = decode_value(call.message.args.encode(), self._limits.value_nodes)
-                call.cancel = self._runner.start(
-                    call.tool.call, args, functools.partial(self._done, call)
-                )
+                value = decode_value(args.encode(), self._limits.value_nodes)
+                done = functools.partial(self._done, call)
+                call.cancel = self._runner.start(call.tool.call, value, done)
             except Exception as error:
                 self._done(call, None, error)
 
@@ -154,42 +315,22 @@ class Relay:
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._poller.register(self._bell, select.EPOLLIN)
 
-    def take_answers(self) -> list[wire.ToolAnswer]:
-        """The answers of the calls that have ended, for sending."""
-        if self._bell is not None:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
-        answers = []
-        while self._done_calls:
-            call, value, error = self._done_calls.popleft()
+    def _leave_place(self, call: _Open) -> None:
+        if call.in_place:
+            call.in_place = False
             self._running -= 1
-            if self._open.get(call.message.call_id) is not call:
-                continue  # timed out, or its eval never happened
-            if error is not None and self._options.propagate(error):
-                if not isinstance(error, asyncio.CancelledError) or call.outcome != "cancelled":
-                    self.failure = self.failure or error
-            answers.append(self._answer(call, value, error))
-        self._start_waiting()
-        return answers
 
-    def expire(self) -> list[wire.ToolAnswer]:
-        """Answers for the calls whose time is up; what they still return is dropped."""
-        now = time.monotonic()
-        answers = []
-        for call in [call for call in self._open.values() if call.ends and now >= call.ends]:
-            if call.cancel is not None:
-                call.cancel()
-            allowed = (call.ends or now) - call.started
-            answers.append(
-                self._answer(
-                    call, None, TimeoutError(f"no answer within {allowed:g} s (host_timeout)")
-                )
-            )
-        return answers
-
-    def deadline(self) -> float | None:
-        """When the next open call has to have answered."""
-        return min((call.ends for call in self._open.values() if call.ends), default=None)
+    def _abandon(self, call: _Open) -> None:
+        """Nobody waits for it any more."""
+        # Its place is free although a thread may go on: one that never ends would keep it for good.
+        self._timed.pop(call.call_id, None)
+        self._leave_place(call)
+        if call.cancel is not None:
+            call.cancel()
+            return
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(call)
+            self._waiting_bytes -= call.bytes_in
 
     def _answer(self, call: _Open, value: Any, error: BaseException | None) -> wire.ToolAnswer:
         limits = self._limits
@@ -200,60 +341,26 @@ class Relay:
                     value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes
                 )
             except Exception as problem:
-                error = ValueConversionError(f"the result of {call.message.name}: {problem}")
+                kind = ValueTooLarge if isinstance(problem, ValueTooLarge) else ValueConversionError
+                error = kind(f"the result of {call.name}: {problem}")
         if error is not None:
             described = describe_error(error, call.tool.errors or self._options.errors)
             payload = encode_value(list(described), max_bytes=1 << 20, max_nodes=16)
         call.outcome = "ok" if error is None else "error"
         call.bytes_out = len(payload)
         call.ended = time.monotonic()
-        del self._open[call.message.call_id]
+        self._open.pop(call.call_id, None)  # `close` in another thread may have been first
+        self._timed.pop(call.call_id, None)
         self._tell("end" if error is None else "error", call, len(payload))
-        return wire.ToolAnswer(call.message.call_id, error is None, payload)
+        answer = wire.ToolAnswer(call.call_id, error is None, payload)
+        if call.turn != self._turn:
+            self._remember(answer)
+        return answer
 
-    def end(self, *, cancel: bool = False) -> tuple[tuple[Call, ...], tuple[str, ...]]:
-        """An eval ended: the trace of its calls, and what the result should remark.
-
-        Args:
-            cancel: it never happened, or its state is lost: its calls are cancelled.
-        """
-        now = time.monotonic()
-        still = [call for call in self._calls if call.message.call_id in self._open]
-        for call in still if cancel else ():
-            del self._open[call.message.call_id]
-            call.outcome = "cancelled"
-            if call.cancel is None:
-                self._waiting.remove(call)
-            else:
-                call.cancel()
-        remarks: tuple[str, ...] = ()
-        if still:
-            names = ", ".join(dict.fromkeys(call.message.name for call in still))
-            count = f"{len(still)} tool call{'s'[: len(still) != 1]}"
-            remarks = (
-                (f"{count} cancelled ({names}); side effects may have happened",)
-                if cancel
-                else (f"{count} still running ({names}); answers come with the next eval",)
-            )
-        trace = tuple(
-            Call(
-                call.message.name,
-                ((call.ended or now) - call.started) * 1000.0,
-                len(call.message.args),
-                call.bytes_out,
-                call.outcome,
-            )
-            for call in self._calls
-        )
-        return trace, remarks
-
-    def close(self) -> None:
-        """Cancel what is open."""
-        for call in self._open.values():
-            if call.cancel is not None:
-                call.cancel()
-        self._open.clear()
-        self._waiting.clear()
+    def _remember(self, answer: wire.ToolAnswer) -> None:
+        self._late_room -= len(answer.payload)
+        if self._late_room >= 0:
+            self._late.append(answer)
 
     def release(self) -> None:
         """Close the bell; when no driver is about any more."""
@@ -273,22 +380,10 @@ class Relay:
 
     def _tell(self, kind: Literal["start", "end", "error"], call: _Open, size: int) -> None:
         ms = (time.monotonic() - call.started) * 1000.0
-        name, number = call.message.name, call.message.call_id
+        name, number = call.name, call.call_id
         _log.debug("%s %s #%d %.1f ms %d bytes", kind, name, number, ms, size)
         if self._options.on_tool_call is not None:
             try:
                 self._options.on_tool_call(ToolEvent(kind, name, number, ms, size))
             except Exception:
                 _log.exception("on_tool_call raised")
-
-
-def describe_error(error: BaseException, policy: ToolErrors) -> tuple[str, str]:
-    """What the guest learns of a tool's exception: name and message, never a traceback."""
-    if isinstance(error, asyncio.CancelledError):
-        return "Cancelled", "the call was cancelled"
-    if policy == "none":
-        return "ToolError", "the tool failed"
-    name = type(error).__name__
-    if policy == "type" and not isinstance(error, UsageError):
-        return name, "the tool failed"
-    return name, str(error)[:4000]

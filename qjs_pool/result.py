@@ -6,6 +6,9 @@ import dataclasses
 from typing import Any, Final, Literal
 
 from .errors import EvalError, GuestError, ValueConversionError, ValueTooLarge
+from .limits import Limits
+from .wire import ProtocolError
+from .wire import messages as wire
 from .wire.values import decode_value
 
 _UNDECODED: Final = object()
@@ -32,6 +35,36 @@ class Call:
     bytes_in: int
     bytes_out: int
     outcome: Literal["ok", "error", "cancelled", "unknown"]
+
+
+# Beyond its cap a cut text says how much is missing; and errors are cut by the worker's own rules.
+_CUT_NOTE_CHARS: Final = 64
+_ERROR_CHARS: Final = 64 << 10
+
+
+def check_caps(done: wire.EvalDone, limits: Limits) -> None:
+    """Check again, in the host, what the worker has to keep within the session's limits.
+
+    Raises:
+        ProtocolError: it did not; it is none of ours any more.
+    """
+    error, problem = done.error, done.value_error
+    for what, size, cap in (
+        ("text", len(done.text), limits.result_chars + _CUT_NOTE_CHARS),
+        ("stdout", len(done.stdout), limits.console_chars + _CUT_NOTE_CHARS),
+        ("value", len(done.value or b""), limits.value_bytes),
+        ("error", 0 if error is None else sum(map(len, _texts(error))), _ERROR_CHARS),
+        ("value error", 0 if problem is None else sum(map(len, problem)), _ERROR_CHARS),
+        ("notes", sum(map(len, done.notes)), _ERROR_CHARS),
+    ):
+        if size > cap:
+            raise ProtocolError(f"the {what} of {size} is over its cap of {cap}")
+    if done.state == "lost" and error is None:
+        raise ProtocolError("a state was lost without an error")
+
+
+def _texts(error: wire.ErrorInfo) -> tuple[str, str, str]:
+    return error.name, error.message, error.stack
 
 
 class EvalResult:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ class DaemonThreads:
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._idle = 0
+        self._closed = False
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` in some thread; it must not raise."""
@@ -53,6 +55,7 @@ class DaemonThreads:
     def close(self) -> None:
         """Let idle threads end; those that run a job end after it."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._jobs.put(None)
@@ -62,21 +65,24 @@ class DaemonThreads:
             job()
             del job
             with self._lock:
+                if self._closed:
+                    return
                 self._idle += 1
 
 
 class ThreadRunner:
     """For sync sessions: sync tools in threads, async ones in the pool's background loop."""
 
-    def __init__(self, threads: DaemonThreads, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    def __init__(
+        self, threads: DaemonThreads, loop: Callable[[], asyncio.AbstractEventLoop]
+    ) -> None:
         self._threads = threads
         self._loop = loop
 
     def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
         if is_async(call):
-            future = asyncio.run_coroutine_threadsafe(_run(call(args), done), self._loop())
-            return lambda: None if future.cancel() else None
-        return _start_in_thread(self._threads, call, args, done)
+            return _start_in_loop(self._loop(), call, args, done)
+        return _start_in_thread(self._threads, self._loop, call, args, done)
 
 
 class LoopRunner:
@@ -86,41 +92,79 @@ class LoopRunner:
         self._threads = threads
 
     def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
+        loop = asyncio.get_running_loop()
         if is_async(call):
-            task = asyncio.get_running_loop().create_task(_run(call(args), done))
-            return lambda: None if task.cancel() else None
-        return _start_in_thread(self._threads, call, args, done)
+            return _start_in_loop(loop, call, args, done)
+        return _start_in_thread(self._threads, lambda: loop, call, args, done)
 
 
-async def _run(coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
-    try:
-        value = await coroutine
-    except asyncio.CancelledError as error:
-        done(None, error)
-        raise
-    except BaseException as error:
-        done(None, error)
+def _start_in_loop(
+    loop: asyncio.AbstractEventLoop, call: Callable[[Any], Any], args: Any, done: Done
+) -> Cancel:
+    """Run an async call as a task of `loop`, in the caller's context; from any thread."""
+
+    async def run() -> Any:
+        return await call(args)
+
+    def ended(task: asyncio.Task[Any]) -> None:
+        # Here and not in `run`, which never starts if the task is cancelled before that.
+        if task.cancelled():
+            done(None, asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            done(None, error)
+        else:
+            done(task.result(), None)
+
+    started: list[asyncio.Task[Any]] = []
+
+    def start() -> None:
+        task = loop.create_task(run())
+        task.add_done_callback(ended)
+        started.append(task)
+
+    def cancel() -> None:
+        # Tasks are not thread-safe, and a session may be closed from any thread.
+        with contextlib.suppress(RuntimeError):  # its loop is closed, and the task with it
+            loop.call_soon_threadsafe(lambda: started[0].cancel() if started else None)
+
+    if asyncio._get_running_loop() is loop:
+        start()
     else:
-        done(value, None)
+        loop.call_soon_threadsafe(start)
+    return cancel
 
 
 def _start_in_thread(
-    threads: DaemonThreads, call: Callable[[Any], Any], args: Any, done: Done
+    threads: DaemonThreads,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    call: Callable[[Any], Any],
+    args: Any,
+    done: Done,
 ) -> Cancel:
     context = contextvars.copy_context()
+    cancels: list[Cancel] = []
+
+    async def wait(awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
 
     def job() -> None:
         try:
             value = context.run(call, args)
-            if asyncio.iscoroutine(value):  # a sync function that returns a coroutine
-                value = asyncio.run(value)
+            if inspect.isawaitable(value):  # a sync function that returns a coroutine
+                cancels.append(context.run(_start_in_loop, loop(), wait, value, done))
+                return
         except BaseException as error:
             done(None, error)
         else:
             done(value, None)
 
+    def cancel() -> None:
+        # A running thread cannot be stopped: its result is dropped.
+        for cancel_it in cancels:
+            cancel_it()
+
     threads.submit(job)
-    return lambda: None  # a running thread cannot be stopped; its result is dropped
+    return cancel
 
 
 class BackgroundLoop:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, get_args
@@ -11,10 +13,16 @@ from typing import Any, Final, Literal, get_args
 from .errors import UsageError
 from .limits import seconds_or_error
 from .wire import messages as wire
+from .wire.values import well_formed
 
 ToolErrors = Literal["message", "type", "none"]
 
 _SEPARATORS: Final = re.compile(r"[_\-. /:]+(.)?")
+# Taken: by helpers of `tools` itself, and by promises (an object with `then` is one).
+_RESERVED: Final = frozenset({"then", "$describe"})
+# What any tool says to its caller on purpose, whoever the caller is; by name, as the libraries that
+# define them are none of ours.
+_ALWAYS_SHOWN: Final = frozenset({"ValidationError", "ToolException"})
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*\Z", re.ASCII)
 
 
@@ -41,11 +49,17 @@ class Tool:
         if not callable(self.call):
             raise UsageError(f"tool call={self.call!r} is not callable")
         if self.errors is not None and self.errors not in get_args(ToolErrors):
-            raise UsageError(
-                f"errors={self.errors!r} is unknown; choose one of {', '.join(get_args(ToolErrors))}"
-            )
+            raise unknown_policy("errors", self.errors)
+        if self.required is not None:
+            names = self.required
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise UsageError(f"required={names!r} must be a tuple of field names")
+        if not isinstance(self.description, str):
+            raise UsageError(f"description={self.description!r} is not text")
         if self.timeout is not None:
-            seconds_or_error("timeout", self.timeout)
+            seconds = seconds_or_error("timeout", self.timeout)
+            # The way to normalise a field of a frozen dataclass.
+            object.__setattr__(self, "timeout", None if math.isinf(seconds) else seconds)
 
 
 ToolLike = Callable[[Any], Any] | Tool
@@ -66,9 +80,7 @@ class Toolbox:
             UsageError: a name gives no JavaScript identifier, or two names give the same one.
         """
         if tools is not None and not isinstance(tools, Mapping):
-            raise UsageError(
-                f"tools must map names to callables, not be a {type(tools).__name__}"
-            )
+            raise UsageError(f"tools must map names to callables, not be a {type(tools).__name__}")
         named = {
             name: tool if isinstance(tool, Tool) else Tool(call=tool)
             for name, tool in (tools or {}).items()
@@ -85,12 +97,19 @@ class Toolbox:
         return tuple(
             wire.Tool(
                 guest_name(name),
-                name,
-                None if tool.required is None else list(tool.required),
-                tool.description,
+                well_formed(name),
+                None if tool.required is None else [well_formed(n) for n in tool.required],
+                well_formed(tool.description),
             )
             for name, tool in self.tools.items()
         )
+
+
+def unknown_policy(option: str, value: object) -> UsageError:
+    """The error for a policy of tool errors that there is none of."""
+    return UsageError(
+        f"{option}={value!r} is unknown; choose one of {', '.join(get_args(ToolErrors))}"
+    )
 
 
 def guest_name(name: str) -> str:
@@ -106,9 +125,9 @@ def check_names(names: Iterable[str]) -> None:
     taken: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str) or not _IDENTIFIER.match(guest_name(name)):
-            raise UsageError(
-                f"tool name {name!r} gives no JavaScript identifier; rename the tool"
-            )
+            raise UsageError(f"tool name {name!r} gives no JavaScript identifier; rename the tool")
+        if guest_name(name) in _RESERVED:
+            raise UsageError(f"tool name {name!r} has a meaning of its own; rename the tool")
         other = taken.setdefault(guest_name(name), name)
         if other != name:
             raise UsageError(
@@ -122,3 +141,19 @@ def is_async(call: Callable[[Any], Any]) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004  an object with an async __call__
     )
+
+
+def describe_error(error: BaseException, policy: ToolErrors) -> tuple[str, str]:
+    """What the guest learns of a tool's exception: name and message, never a traceback."""
+    if isinstance(error, asyncio.CancelledError):
+        return "Cancelled", "the call was cancelled"
+    if policy == "none":
+        return "ToolError", "the tool failed"
+    name = type(error).__name__
+    told = {kind.__name__ for kind in type(error).__mro__} & _ALWAYS_SHOWN
+    if policy == "type" and not told and not isinstance(error, UsageError):
+        return name, "the tool failed"
+    try:
+        return name, str(error)[:4000]
+    except Exception:  # an exception with a broken __str__ is the tool's fault, as the rest
+        return name, "the tool failed"

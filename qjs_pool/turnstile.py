@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -31,7 +32,8 @@ class Turnstile:
             if self._holders < self._capacity:
                 self._holders += 1
                 return None
-            if not urgent and self._max_waiting is not None and len(self._waiting) >= self._max_waiting:
+            full = self._max_waiting is not None and len(self._waiting) >= self._max_waiting
+            if full and not urgent:
                 raise QueueFull(
                     f"{len(self._waiting)} evals wait on this session already, its bound is "
                     f"{self._max_waiting}; await some first, or use more sessions"
@@ -67,5 +69,8 @@ class Turnstile:
 
     def give_up(self, future: Future[None]) -> None:
         """The caller no longer wants in; if it was let in meanwhile, the next one is."""
+        # Gone at once, or those who gave up would count against `max_waiting`.
+        with self._lock, contextlib.suppress(ValueError):
+            self._waiting.remove(future)
         if not future.cancel():
             self.leave()

@@ -8,6 +8,7 @@ that only a full heap explains) or `EngineBroken` (anything else: a bug of ours,
 Whatever a guest throws stays inside the prelude and comes back as data.
 """
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -85,15 +86,15 @@ class Outcome(NamedTuple):
     out_of_memory: bool
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _Head(msgspec.Struct, array_like=True, frozen=True):
     text: str
     stdout: str
     kind: Literal["value", "handle"]
     # 1: an out-of-memory error that only the engine makes; 2: null was thrown, which the engine does
     # when it can't even make an error, and any guest may do as well.
     oom: int
-    error: wire.ErrorInfo | None
     value_error: tuple[str, str] | None
+    error: wire.ErrorInfo | None
 
 
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
@@ -132,6 +133,8 @@ class Engine:
         self._warm: Callable[[], int] = function["warm"]
         self._value_bytes = 16 << 20
         self._base_bytes = self._malloc_bytes()
+        self._base_rss_bytes = _peak_rss_bytes()
+        self._limit_bytes = 1 << 62
         self.warm()
 
     # --- limits ----------------------------------------------------------------------------------
@@ -144,6 +147,7 @@ class Engine:
 
     def set_memory(self, limit_bytes: int) -> None:
         """Heap for the guest, on top of what engine and prelude use."""
+        self._limit_bytes = limit_bytes
         self._context.set_memory_limit(self._base_bytes + limit_bytes)
 
     def set_stack(self, limit_bytes: int) -> None:
@@ -156,7 +160,20 @@ class Engine:
 
     def can_allocate(self) -> bool:
         """Whether the heap is within its limit, as the allocator sees it."""
-        self._context.gc()
+        # Cycles may be what fills it. Collected only then: it costs milliseconds, and writes to
+        # every object, which copies every page that the keeper shares.
+        return self._probes() or (self._context.gc() is None and self._probes())
+
+    def _ran_full(self) -> bool:
+        """Whether the heap is, or was for a moment, about as large as its limit.
+
+        For the `null` that the engine throws when it has no memory for an error object: by the
+        time it is caught, what filled the heap may be free again, and only the process knows.
+        """
+        grown = _peak_rss_bytes() - self._base_rss_bytes
+        return grown >= self._limit_bytes * 3 // 4 or not self.can_allocate()
+
+    def _probes(self) -> bool:
         try:
             return bool(_enter(self._probe_alloc))
         except EngineError:
@@ -292,7 +309,7 @@ class Engine:
             value,
             value_error,
             head.error,
-            head.oom == 1 or (head.oom == 2 and not self.can_allocate()),
+            head.oom == 1 or (head.oom == 2 and self._ran_full()),
         )
 
     def abandon(self) -> str:
@@ -302,6 +319,10 @@ class Engine:
     def stdout(self) -> str:
         """What the current eval has printed so far."""
         return _decode_text(_enter(self._stdout))
+
+
+def _peak_rss_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _enter(function: Callable[..., Any], *args: Any) -> Any:

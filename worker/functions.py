@@ -7,8 +7,6 @@ its modules. Pickles flow this one way only: host to worker.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
-
 Functions = Mapping[str, Callable[[Any], Any]]
 
 
@@ -19,6 +17,10 @@ def load_functions(pickled: Mapping[str, bytes]) -> Functions:
         RuntimeError: one does not load or is not callable; its name is in the message.
     """
     loaded: dict[str, Callable[[Any], Any]] = {}
+    if not pickled:
+        return loaded
+    import cloudpickle  # not at the top: it is a third of the zygote's start, and rarely needed
+
     for name, data in pickled.items():
         try:
             function = cloudpickle.loads(data)

@@ -6,6 +6,7 @@ child dies, the keeper says how, gets a fresh data socket, and forks again.
 """
 
 import array
+import contextlib
 import fcntl
 import os
 import select
@@ -18,21 +19,49 @@ from qjs_pool.wire import messages as wire
 
 from .sockets import receive
 
-_BYE: Final = b"b"
+_TOKEN: Final = b"t"
 _FORK_ATTEMPTS: Final = 200
 _FORK_PAUSE_S: Final = 0.005
+
+
+class Seat:
+    """What the worker after next needs to take the place of a keeper, once and for all.
+
+    Between the fork of a checkpoint and the moment that the old keeper leaves there are two
+    copies of the session, and the worker between them may be killed at any time. So there is one
+    token: the new worker takes it before it speaks to the host, the old keeper before it reports
+    a death, and whoever finds it gone leaves without a word.
+    """
+
+    __slots__ = ("_bye", "_token")
+
+    def __init__(self, token: int, bye: int) -> None:
+        self._token = token
+        self._bye = bye
+
+    def take(self) -> bool:
+        """Take the token and send the old keeper away; False if it was gone."""
+        taken = os.read(self._token, 1) == _TOKEN
+        with contextlib.suppress(BrokenPipeError):  # it was killed, or knows already
+            os.write(self._bye, _TOKEN)
+        self.close()
+        return taken
+
+    def close(self) -> None:
+        os.close(self._token)
+        os.close(self._bye)
 
 
 class Line:
     """What ties one worker to its host and to its keeper: the descriptors, and their generation."""
 
-    __slots__ = ("bye", "control", "data", "generation")
+    __slots__ = ("control", "data", "generation", "seat")
 
     def __init__(self, data: socket.socket, control: socket.socket) -> None:
         self.data = data
         self.control = control
         self.generation = 0
-        self.bye: int | None = None  # write end of the pipe to the previous keeper
+        self.seat: Seat | None = None  # of the keeper of this worker, for its successor
 
 
 def checkpoint(line: Line) -> bool:
@@ -42,24 +71,23 @@ def checkpoint(line: Line) -> bool:
     """
     successor = False
     while True:
+        token_read, token_write = os.pipe()
+        os.write(token_write, _TOKEN)
+        os.close(token_write)  # so that a read finds the token or the end, and never waits
         bye_read, bye_write = os.pipe()
         pid = _fork_patiently()
         line.generation += 1
         if pid == 0:
             os.close(bye_read)
-            if line.bye is not None:
-                os.close(line.bye)
-            line.bye = bye_write
+            # The child does it, not the parent: after this there is a worker that serves.
+            if line.seat is not None and not line.seat.take():
+                os._exit(wire.EXIT_LEFT)
+            line.seat = Seat(token_read, bye_write)
             return successor
         os.close(bye_write)
-        # We stand, so the keeper before us may leave. Not earlier: until the fork had
-        # succeeded it held the only copy of the committed state.
-        if line.bye is not None:
-            os.write(line.bye, _BYE)
-            os.close(line.bye)
-            line.bye = None
-        _keep(line, pid, bye_read)
+        _keep(line, pid, token_read, bye_read)
         successor = True
+        os.close(token_read)
         os.close(bye_read)
 
 
@@ -74,23 +102,29 @@ def _fork_patiently() -> int:
     return os.fork()
 
 
-def _keep(line: Line, child: int, bye_read: int) -> None:
+def _keep(line: Line, child: int, token: int, bye: int) -> None:
     """Wait for the child's end, report it, and wait for the data socket of its successor."""
     child_fd = os.pidfd_open(child)
     watch = select.poll()
     watch.register(child_fd, select.POLLIN)
-    watch.register(bye_read, select.POLLIN)
+    watch.register(bye, select.POLLIN)
     watch.register(line.control, 0)  # only its end: the child's messages are not ours to read
     while True:
         ready = dict(watch.poll())
-        if bye_read in ready:
-            if os.read(bye_read, 1) == _BYE:
+        if bye in ready:
+            if os.read(bye, 1):
                 os._exit(wire.EXIT_LEFT)
-            watch.unregister(bye_read)  # its end alone means that the child is going
+            watch.unregister(bye)  # its end alone means that the child is going
         if line.control.fileno() in ready:
             os._exit(wire.EXIT_LEFT)
         if child_fd in ready:
             break
+    if os.read(token, 1) != _TOKEN:
+        os._exit(wire.EXIT_LEFT)  # the child died as a keeper, and its own child serves
+    if line.seat is not None:
+        # The child may have died before it took our predecessor's place. We hold what it held.
+        line.seat.take()
+        line.seat = None
     os.close(child_fd)
     _, status, usage = os.wait4(child, 0)
     died = wire.Died(

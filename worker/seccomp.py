@@ -157,7 +157,7 @@ _MUSL_RULES: Final[dict[str, Alternatives]] = _RULES | {
 }
 
 
-@functools.cache  # built once in the zygote, which saves each of its workers a third of a millisecond
+@functools.cache  # built once in the zygote: that saves each worker a third of a millisecond
 def build_filter(machine: str, *, glibc: bool) -> bytes:
     """The BPF program for one architecture and C library."""
     numbers = linux.SYSCALLS[machine]

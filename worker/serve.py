@@ -175,8 +175,8 @@ class Worker:
         old = self._line
         old.data.close()
         old.control.close()
-        if old.bye is not None:
-            os.close(old.bye)
+        if old.seat is not None:
+            old.seat.close()
         data_fd, control_fd = fds
         self._line = Line(adopt_stream_socket(data_fd), adopt_packet_socket(control_fd))
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)

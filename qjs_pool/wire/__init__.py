@@ -1,4 +1,4 @@
-"""The wire protocol between host, zygote, anchor, keeper and worker. Sans-IO: bytes in, typed messages out.
+"""The wire protocol between host, zygote, anchor, keeper and worker: bytes in, typed messages out.
 
 Both sides import this package, so it depends on nothing but `msgspec` and the standard library:
 `frames` cuts a stream into bodies, `messages` gives every body its type, `channel` is the order

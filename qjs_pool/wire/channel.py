@@ -20,6 +20,9 @@ class State(enum.Enum):
     WAITING = "waiting"  # another request is being carried out; its end is Done
 
 
+# A worker of ours logs a traceback before it leaves, and nothing else. More is a flood.
+MAX_LOGS: Final = 32
+
 _Table = Mapping[State, Mapping[type, State]]
 
 # fmt: off
@@ -41,19 +44,20 @@ WORKER_SENDS: Final[_Table] = {
 class Channel:
     """Checks each message against the table, and that an answer answers what was asked."""
 
-    __slots__ = ("_asked", "state")
+    __slots__ = ("_asked", "_logs", "state")
 
     def __init__(self) -> None:
         self.state = State.IDLE
         self._asked = 0
+        self._logs = 0  # since the host's last request
 
     def sends(self, message: wire.ToWorker) -> None:
         """The host is about to send `message`."""
         self.state = self._next(HOST_SENDS, message)
-        if isinstance(message, wire.Eval):
-            self._asked = message.eval_id
-        elif not isinstance(message, wire.ToolAnswer):
-            self._asked = message.request_id
+        if isinstance(message, wire.ToolAnswer):
+            return
+        self._asked = message.eval_id if isinstance(message, wire.Eval) else message.request_id
+        self._logs = 0
 
     def receives(self, message: wire.FromWorker) -> None:
         """The worker sent `message`.
@@ -62,6 +66,10 @@ class Channel:
             ProtocolError: it may not come now, or answers something else.
         """
         state = self._next(WORKER_SENDS, message)
+        if isinstance(message, wire.Log):
+            self._logs += 1
+            if self._logs > MAX_LOGS:
+                raise ProtocolError(f"more than {MAX_LOGS} log lines for one request")
         if isinstance(message, (wire.EvalDone, wire.ToolCall)):
             answered = message.eval_id
         elif isinstance(message, wire.Done):

@@ -28,10 +28,13 @@ EXIT_INTERNAL: Final = 78  # a bug of ours; the traceback went out as a Log
 State = Literal["kept", "lost"]
 Clock = Literal["off", "frozen", "real"]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+WaitStatus = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+# A list costs its reader more than its bytes: its length is checked before it is made.
+_Notes = Annotated[list[str], msgspec.Meta(max_length=16)]
 
 
-class _Message(msgspec.Struct, array_like=True, frozen=True):
+class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """Base of all messages; each subclass has a tag of its own."""
 
 
@@ -102,7 +105,7 @@ ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork
 # --- data stream, worker to host ---------------------------------------------------------------
 
 
-class ErrorInfo(msgspec.Struct, array_like=True, frozen=True):
+class ErrorInfo(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """An error of the guest's: what `GuestError` is made of."""
 
     name: str
@@ -123,7 +126,7 @@ class EvalDone(_Message, tag=32, frozen=True):
     state: State
     cpu_s: Seconds
     peak_rss_bytes: Count
-    notes: list[str]
+    notes: _Notes
 
 
 class ToolCall(_Message, tag=33, frozen=True):
@@ -165,7 +168,7 @@ class Died(_Message, tag=65, frozen=True):
     """The keeper's child ended. `unread_bytes`: what it had not yet read of the data stream."""
 
     generation: int
-    wait_status: int
+    wait_status: WaitStatus
     unread_bytes: Count
     cpu_s: Seconds
     peak_rss_bytes: Count
@@ -182,7 +185,6 @@ class Takeover(_Message, tag=67, frozen=True):
     """Host to keeper: fork a new worker on the data socket that comes with this."""
 
 
-
 FromKeeper = Ready | Died | Refused
 ToKeeper = Takeover
 
@@ -196,7 +198,7 @@ class AnchorUp(_Message, tag=80, frozen=True):
 class FirstWorkerEnded(_Message, tag=81, frozen=True):
     """The worker that the anchor itself started ended, and nobody else will report it."""
 
-    wait_status: int
+    wait_status: WaitStatus
     cpu_s: Seconds
     peak_rss_bytes: Count
 
@@ -207,7 +209,7 @@ FromAnchor = AnchorUp | FirstWorkerEnded
 
 
 class Base(_Message, tag=96, frozen=True):
-    """Host to zygote, once: what the base image holds. Worker functions come pickled (one way only)."""
+    """Host to zygote, once: what the base image holds. Worker functions come pickled."""
 
     sys_path: list[str]
     preload: str
@@ -216,7 +218,7 @@ class Base(_Message, tag=96, frozen=True):
 
 
 class Spawn(_Message, tag=97, frozen=True):
-    """Host to zygote: start a session on the leash, control and data sockets that come with this."""
+    """Host to zygote: start a session; its leash, control and data sockets come with this."""
 
     memory_bytes: int
     stack_bytes: int

@@ -8,15 +8,16 @@ its size and the number of its nodes were bounded; this module then only replace
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import datetime
 import decimal
 import enum
 import math
 import pathlib
+import re
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +46,8 @@ def decode_value(encoded: bytes, max_nodes: int) -> Any:
         ValueConversionError: it is not what this module's format allows.
     """
     # Every node but the first follows one of these bytes, so this bounds what decoding can
-    # allocate, at the speed of memchr and whatever the worker claimed. It over-counts those in strings.
+    # allocate, at the speed of memchr and whatever the worker claimed. It over-counts: there may
+    # be some in strings.
     nodes = 1 + encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{")
     if nodes > max_nodes and _count_outside_strings(encoded) > max_nodes:
         raise ValueTooLarge(
@@ -54,11 +56,34 @@ def decode_value(encoded: bytes, max_nodes: int) -> Any:
         )
     try:
         raw = _decode_json(encoded)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        if _TAGGED in encoded:
+            return _untag(raw, 0)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueConversionError(f"the value is not well-formed: {error}") from None
-    if _TAGGED not in encoded:
-        return raw
-    return _untag(raw, 0)
+    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH:
+        _check_depth(raw)
+    return raw
+
+
+def _too_deep() -> ValueConversionError:
+    return ValueConversionError(f"the value is nested deeper than {MAX_DEPTH}")
+
+
+def _check_depth(raw: Any) -> None:
+    # Level by level: what is too deep for us to walk is too deep for whoever gets it as well.
+    level = [raw] if type(raw) in _CONTAINERS else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) in _CONTAINERS
+        ]
+        if not level:
+            return
+    raise _too_deep()
 
 
 def _count_outside_strings(encoded: bytes) -> int:
@@ -75,50 +100,82 @@ def _count_outside_strings(encoded: bytes) -> int:
 
 
 def _untag(raw: Any, depth: int) -> Any:
-    if depth > 2 * MAX_DEPTH + 8:
-        raise ValueConversionError(f"the value is nested deeper than {MAX_DEPTH}")
-    if type(raw) is list:
-        return [_untag(item, depth + 1) if type(item) in _CONTAINERS else item for item in raw]
-    if type(raw) is not dict:
+    """`raw` without tags; `depth` is how many containers of the guest's it is inside of."""
+    if type(raw) not in _CONTAINERS:
         return raw
-    if len(raw) == 1 and _TAG in raw:
-        return _special(raw[_TAG], depth + 1)
+    if type(raw) is dict and len(raw) == 1 and _TAG in raw:
+        return _special(raw[_TAG], depth)
+    if depth >= MAX_DEPTH:
+        raise _too_deep()
+    depth += 1
+    if type(raw) is list:
+        return [_untag(item, depth) if type(item) in _CONTAINERS else item for item in raw]
     return {
-        key: _untag(item, depth + 1) if type(item) in _CONTAINERS else item
-        for key, item in raw.items()
+        key: _untag(item, depth) if type(item) in _CONTAINERS else item for key, item in raw.items()
     }
 
 
 _CONTAINERS: Final = (list, dict)
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0}
+_HEX: Final = re.compile(r"-?[0-9a-f]+")
+# Keys with one and the same hash that a dict is made of: past it, each costs as many comparisons.
+_MAX_EQUAL_HASHES: Final = 16
 
 
 def _special(tagged: Any, depth: int) -> Any:
-    try:
-        match tagged:
-            case ["num", str(name)]:
-                return _NUMBERS[name]
-            case ["int", str(digits)]:
-                return int(digits, 16)
-            case ["date", int(ms) | float(ms)]:
+    match tagged:
+        case ["map" | "obj" as kind, list(pairs)]:
+            if depth >= MAX_DEPTH:
+                raise _too_deep()
+            return _mapping(pairs, depth + 1) if kind == "map" else _object(pairs, depth + 1)
+        case ["num", str(name)] if name in _NUMBERS:
+            return _NUMBERS[name]
+        case ["int", str(digits)] if _HEX.fullmatch(digits):
+            return int(digits, 16)
+        case ["date", int(ms) | float(ms)] if type(ms) is not bool:
+            try:
                 return _EPOCH + datetime.timedelta(milliseconds=ms)
-            case ["bytes", str(text)]:
+            except OverflowError:
+                raise _unknown_tag() from None
+        case ["bytes", str(text)]:
+            try:
                 return base64.b64decode(text, validate=True)
-            case ["map", [*pairs]]:
-                return _mapping([(_untag(k, depth + 2), _untag(v, depth + 2)) for k, v in pairs])
-            case ["obj", [*pairs]]:
-                return {str(key): _untag(item, depth + 2) for key, item in pairs}
-            case ["error", str(name), str(message), str(stack)]:
-                return GuestError(name, message, stack)
-            case ["undef"]:
-                return None
-    except (KeyError, ValueError, TypeError, OverflowError, binascii.Error):
-        pass
-    raise ValueConversionError("the value carries a tag that this release does not know")
+            except ValueError:
+                raise _unknown_tag() from None
+        case ["error", str(name), str(message), str(stack)]:
+            return GuestError(name, message, stack)
+    raise _unknown_tag()
 
 
-def _mapping(pairs: list[tuple[Any, Any]]) -> Any:
+def _unknown_tag() -> ValueConversionError:
+    return ValueConversionError("the value carries a tag that this release does not know")
+
+
+def _object(pairs: list[Any], depth: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for pair in pairs:
+        match pair:
+            case [str(key), item]:
+                plain[key] = _untag(item, depth)
+            case _:
+                raise _unknown_tag()
+    return plain
+
+
+def _mapping(raw: list[Any], depth: int) -> Any:
     """A dict, or the list of pairs when a key is not hashable or two keys are one in Python."""
+    pairs: list[tuple[Any, Any]] = []
+    for pair in raw:
+        match pair:
+            case [key, item]:
+                pairs.append((_untag(key, depth), _untag(item, depth)))
+            case _:
+                raise _unknown_tag()
+    # Hashes of numbers are no secret: a guest can make 100,000 integers that all have the same,
+    # and a dict of them would cost the host minutes. Texts and bytes are hashed with a secret.
+    numbers = Counter(hash(key) for key, _ in pairs if isinstance(key, (int, float)))
+    if numbers and max(numbers.values()) > _MAX_EQUAL_HASHES:
+        return pairs
     try:
         mapping = dict(pairs)
     except TypeError:
@@ -139,7 +196,11 @@ def encode_value(value: Any, *, max_bytes: int, max_nodes: int) -> str:
         ValueConversionError: an unknown type, a cycle, or nested deeper than 200.
         ValueTooLarge: over `max_bytes` of JSON or `max_nodes` nodes.
     """
-    encoded = _encode_json(_Encoder(max_bytes, max_nodes).plain(value, 0))
+    try:
+        encoded = _encode_json(_Encoder(max_bytes, max_nodes).plain(value, 0))
+    except RecursionError:
+        # Within the cap, but the caller's own stack leaves no room for it.
+        raise _too_deep() from None
     if len(encoded) > max_bytes:
         raise ValueTooLarge(
             f"the value takes {len(encoded)} bytes as JSON, over the cap of {max_bytes} "
@@ -183,10 +244,7 @@ class _Encoder:
 
     def _text(self, text: str) -> str:
         self._charge(len(text))
-        if text.isascii():
-            return text
-        # Lone surrogates are legal in both languages and in neither's UTF-8.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return well_formed(text)
 
     def _charge(self, size_bytes: int) -> None:
         self._bytes_left -= size_bytes
@@ -203,14 +261,16 @@ class _Encoder:
 
     def _container(self, value: Any, depth: int) -> Any:
         if depth >= MAX_DEPTH:
-            raise ValueConversionError(f"the value is nested deeper than {MAX_DEPTH}")
+            raise _too_deep()
         if id(value) in self._open:
             raise ValueConversionError("the value contains itself (a cycle)")
         self._open.add(id(value))
         try:
             if isinstance(value, Mapping):
                 plain = {
-                    self._text(key if type(key) is str else str(key)): self.plain(item, depth + 1)
+                    self._text(key if type(key) is str else _key_text(key)): self.plain(
+                        item, depth + 1
+                    )
                     for key, item in value.items()
                 }
                 return {_TAG: ["obj", list(plain.items())]} if _TAG in plain else plain
@@ -228,8 +288,8 @@ class _Encoder:
         if isinstance(value, float):
             return self._number(float(value))
         if isinstance(value, (bytes, bytearray, memoryview)):
-            self._charge(len(value) * 4 // 3)
-            return {_TAG: ["bytes", base64.b64encode(value).decode()]}
+            self._charge(memoryview(value).nbytes * 4 // 3)
+            return {_TAG: ["bytes", base64.b64encode(bytes(value)).decode()]}
         if isinstance(value, (datetime.date, datetime.time)):
             return value.isoformat()
         if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath, datetime.timedelta)):
@@ -239,13 +299,35 @@ class _Encoder:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [field.name for field in dataclasses.fields(value)]
             return self._container({name: getattr(value, name) for name in names}, depth)
-        if callable(dump := getattr(value, "model_dump", None)):  # Pydantic, without importing it
-            return self.plain(dump(), depth)
         if isinstance(value, (Mapping, Sequence, Set)):
             return self._container(value, depth)
-        if callable(item := getattr(value, "item", None)) and not getattr(value, "shape", (1,)):
-            return self.plain(item(), depth)  # a NumPy scalar
+        if not isinstance(value, type):
+            if callable(dump := getattr(value, "model_dump", None)):  # Pydantic, not imported
+                return self._stand_in(dump, depth)
+            if callable(item := getattr(value, "item", None)) and getattr(value, "shape", 0) == ():
+                return self._stand_in(item, depth)  # a NumPy scalar
         raise ValueConversionError(
             f"a {type(value).__module__}.{type(value).__qualname__} has no counterpart in "
             f"JavaScript; pass plain data (dict, list, str, numbers, bytes, dates)"
         )
+
+    def _stand_in(self, make: Callable[[], Any], depth: int) -> Any:
+        # One level deeper, or an object that gives another of its kind would never end.
+        if depth >= MAX_DEPTH:
+            raise _too_deep()
+        try:
+            plain = make()
+        except Exception as error:
+            raise ValueConversionError(f"the value does not say what it is: {error}") from error
+        return self.plain(plain, depth + 1)
+
+
+def _key_text(key: object) -> str:
+    return str(key.value if isinstance(key, enum.Enum) else key)
+
+
+def well_formed(text: str) -> str:
+    """`text` with U+FFFD for lone surrogates: legal in both languages, and in neither's UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -20,7 +20,9 @@ import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -103,7 +105,6 @@ class Scene:
         self.file = self._kept(fd)
         self.stray = os.dup(fd)  # not kept
         self.queue_key = os.getpid() | 0x51000000
-        self.queue = _LIBC.msgget(self.queue_key, 0o1666)
         self.victim, self._leash = self._start_victim()
         self.victim_fd = self._kept(os.pidfd_open(self.victim))
 
@@ -114,7 +115,6 @@ class Scene:
         self.datagrams, self._other = (self._kept(end.detach()) for end in pair)
 
     def close(self) -> None:
-        _LIBC.msgctl(self.queue, 0, None)
         os.close(self._leash)
         os.waitpid(self.victim, 0)
 
@@ -134,8 +134,11 @@ class Scene:
                 become(lockdown.NOBODY)
             linux.prctl(linux.PR_SET_DUMPABLE, 1)
             _LIBC.prctl(0x59616D61, -1, 0, 0, 0)  # PR_SET_PTRACER_ANY, where Yama asks for it
+            # Its own, so that it can remove it: the driver will be in another IPC namespace.
+            queue = _LIBC.msgget(self.queue_key, 0o1666)
             os.write(stood, b"!")
             os.read(end, 1)  # until the driver is gone
+            _LIBC.msgctl(queue, 0, None)
             os._exit(0)
         os.read(ready, 1)
         os.close(end)
@@ -177,10 +180,6 @@ def run_true(*call: Any) -> int:
 
 def _memory(scene: Scene) -> bytes:
     return struct.pack("=QQ", scene.address, 1)
-
-
-def _vector(pointer: bytes) -> int:
-    return ctypes.cast(ctypes.c_char_p(pointer), ctypes.c_void_p).value or 0
 
 
 def _open_path(path: str, flags: int = os.O_RDONLY) -> int:
@@ -315,9 +314,7 @@ CALLS: Final[dict[str, Callable[[Scene], int]]] = {
     "sched_setscheduler": lambda s: attempt("sched_setscheduler", 0, 3, bytes(4)),
     "ioprio_set": lambda s: attempt("ioprio_set", 1, 0, 2 << 13 | 7),
     # memory
-    "mmap_exec": lambda s: attempt(
-        "mmap", 0, 4096, _READ | _EXEC, _PRIVATE | _ANONYMOUS, -1, 0
-    ),
+    "mmap_exec": lambda s: attempt("mmap", 0, 4096, _READ | _EXEC, _PRIVATE | _ANONYMOUS, -1, 0),
     "mmap_shared": lambda s: attempt("mmap", 0, 4096, _READ, _SHARED | _ANONYMOUS, -1, 0),
     "mprotect_exec": lambda s: attempt("mprotect", s.address, 4096, _READ | _EXEC),
     "pkey_mprotect": lambda s: attempt("pkey_mprotect", s.address, 4096, _READ | _EXEC, -1),
@@ -361,3 +358,304 @@ CALLS: Final[dict[str, Callable[[Scene], int]]] = {
     "arch_prctl": lambda s: attempt("arch_prctl", 0x1003, bytes(8)),
     "rseq": lambda s: attempt("rseq", 0, 0, 0, 0),
 }
+
+
+def _call_i386(scene: Scene) -> int:
+    """getpid through the entry for 32-bit programs."""
+    if linux.machine() != "x86_64":
+        raise AbsentError
+    code = ctypes.addressof(ctypes.c_char.from_buffer(scene.code))
+    return int(ctypes.CFUNCTYPE(ctypes.c_long)(code)())
+
+
+def _call_x32(_scene: Scene) -> int:
+    """kill(0, 0), by its x32 number."""
+    if linux.machine() != "x86_64":
+        raise AbsentError
+    return int(_LIBC.syscall(ctypes.c_long(0x40000000 | NUMBERS["kill"][0]), 0, 0))
+
+
+def _bomb(_scene: Scene) -> int:
+    """Fork processes that stay; how many could be had, up to BOMB."""
+    for count in range(BOMB):
+        try:
+            if os.fork() == 0:
+                time.sleep(600)  # ended by the anchor's end, or the test fails
+                os._exit(0)
+        except OSError:
+            return count
+    return BOMB
+
+
+def _open_descriptors(scene: Scene) -> list[int]:
+    """By trying, as nothing can be listed: those that can be duplicated, above 2."""
+    found = []
+    for fd in range(3, 64):
+        try:
+            os.close(os.dup(fd))
+        except OSError:
+            continue
+        found.append(fd)
+    return [fd for fd in found if fd not in scene.keep]
+
+
+def _own_state(_scene: Scene) -> dict[str, object]:
+    """What the kernel says of this process. Needs seccomp and Landlock out of the way."""
+    names = [
+        "AS", "DATA", "STACK", "CPU", "FSIZE", "NOFILE", "CORE", "MEMLOCK", "MSGQUEUE", "RTPRIO",
+        "NPROC",
+    ]  # fmt: skip
+    bounding = [cap for cap in range(64) if _LIBC.prctl(23, cap, 0, 0, 0) == 1]
+    return {
+        "limits": {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in names},
+        "capabilities": linux.capabilities(),
+        "bounding": bounding,
+        "ids": [*os.getresuid(), *os.getresgid()],
+        "groups": os.getgroups(),
+        "no_new_privs": _LIBC.prctl(39, 0, 0, 0, 0),
+        "dumpable": _LIBC.prctl(3, 0, 0, 0, 0),
+        "oom_score_adj": int(linux.read_file("/proc/self/oom_score_adj")),
+        "umask": os.umask(0),
+        "parent": os.getppid(),
+        "group": os.getpgid(0) == os.getpgid(os.getppid()),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
+
+
+def _orphan(_scene: Scene) -> bool:
+    """Whether a process whose parent has left is inherited by this worker's own parent."""
+    own_parent = os.getppid()
+    answer, told = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        left_by = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == left_by:
+                time.sleep(0.001)
+            os.write(told, b"yes" if os.getppid() == own_parent else b"no")
+        os._exit(0)
+    os.waitpid(middle, 0)
+    return os.read(answer, 9) == b"yes"
+
+
+def _memory_use(scene: Scene) -> int:
+    return attempt("mmap", 0, 4 << 30, _READ | _WRITE, _PRIVATE | _ANONYMOUS | 0x4000, -1, 0)
+
+
+def _duplicate_until_refused(scene: Scene) -> int:
+    for count in range(200):
+        try:
+            os.dup(scene.file)
+        except OSError:
+            return count
+    return 200
+
+
+def _burn(_scene: Scene) -> int:
+    end = time.process_time() + 3
+    while time.process_time() < end:
+        pass
+    return 0
+
+
+def _serve(scene: Scene) -> str:
+    """Everything that a worker needs to do, once."""
+    left, right = socket.socket(fileno=scene.datagrams, family=1, type=2, proto=0), scene._other
+    left.send(b"data")
+    poll = select.poll()
+    poll.register(right, select.POLLIN)
+    assert poll.poll(1000)
+    assert os.read(right, 9) == b"data"
+    a, b = os.pipe()
+    fds = array.array("i", [a])
+    left.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+    received = socket.socket(fileno=right, family=1, type=2, proto=0).recvmsg(9, 64)[1][0][2]
+    os.write(b, b"through")
+    child = os.fork()
+    if child == 0:
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(4)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+    watch = select.poll()
+    watch.register(os.pidfd_open(child), select.POLLIN)
+    assert watch.poll(5000)
+    _pid, status, usage = os.wait4(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 4
+    assert usage.ru_maxrss > 0
+    block = [bytearray(1 << 20) for _ in range(32)]
+    del block
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert len(os.urandom(16)) == 16
+    assert time.time() > 0 < time.process_time()
+    time.sleep(0.001)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+    traceback.format_exc()  # nothing here may import lazily: no file can be read any more
+    return os.read(int.from_bytes(received, sys.byteorder), 9).decode()
+
+
+SPECIALS: Final[dict[str, Callable[[Scene], Any]]] = {
+    "serve": _serve,
+    "own_state": _own_state,
+    "bomb": _bomb,
+    "stray_descriptors": _open_descriptors,
+    "orphan": _orphan,
+    "write_file": lambda s: _os_error(lambda: os.write(s.file, b"x")),
+    "map_4_gib": _memory_use,
+    "duplicate": _duplicate_until_refused,
+    "burn_cpu": _burn,
+    "abort": lambda s: os.abort(),
+    "call_i386": _call_i386,
+    "call_x32": _call_x32,
+}
+
+
+# --- the driver --------------------------------------------------------------------------------
+
+
+def main(spec: dict[str, Any]) -> None:
+    """Try each probe of the spec in a worker of its own, and print what came of it."""
+    if spec["uid"]:
+        become(spec["uid"])
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)  # as it is for a user who started this himself
+    make_worse(spec)
+    skip = frozenset(spec["skip"])
+    scene = Scene()
+    zygote = lockdown.prepare_zygote(skip) if spec["confined"] else {}
+    out = {"zygote": zygote, "layers": {}, "results": {}}
+    for name in spec["probes"]:
+        result = run_worker(name, scene, spec, zygote, skip)
+        out["layers"] = result.pop("layers", out["layers"])
+        out["results"][name] = result
+    scene.close()
+    json.dump(out, sys.stdout)
+
+
+def make_worse(spec: dict[str, Any]) -> None:
+    """Be a machine, or a container, that has less than this one."""
+    for name, value in spec.get("hard_limits", {}).items():
+        resource.setrlimit(getattr(resource, name), (value, value))
+    if lost := spec.get("without_capabilities", []):
+        effective, permitted, _ = linux.capabilities()
+        keep = effective & permitted & ~sum(1 << capability for capability in lost)
+        low, high = keep & 0xFFFFFFFF, keep >> 32
+        data = struct.pack("=6I", low, low, 0, high, high, 0)
+        assert attempt("capset", struct.pack("=Ii", 0x20080522, 0), data) == 0
+    if denied := spec.get("denied_calls", {}):
+        code = [struct.pack("=HBBI", 0x20, 0, 0, 0)]
+        for name, error in denied.items():
+            number = linux.SYSCALLS[linux.machine()][name]
+            code.append(struct.pack("=HBBI", 0x15, 0, 1, number))
+            code.append(struct.pack("=HBBI", 0x06, 0, 0, 0x50000 | error))
+        code.append(struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000))
+        program = ctypes.create_string_buffer(b"".join(code))
+        header = struct.pack("@HP", len(code), ctypes.addressof(program))
+        assert _LIBC.prctl(38, 1, 0, 0, 0) == 0
+        assert attempt("seccomp", 1, 0, header) == 0
+
+
+def run_worker(
+    name: str, scene: Scene, spec: dict[str, Any], zygote: dict[str, str], skip: frozenset[str]
+) -> dict[str, Any]:
+    """Anchor and worker for one probe; both gone, with all they forked, when this returns."""
+    answers, report_fd = os.pipe()
+    anchor = lockdown.spawn_anchor(skip) if spec["confined"] else os.fork()
+    if anchor == 0:
+        os.close(answers)
+        if not spec["confined"]:
+            os.setsid()
+        worker = os.fork()
+        if worker == 0:
+            try:
+                _be_worker(name, scene, spec, zygote, skip, report_fd)
+            finally:
+                os._exit(70)
+        _pid, status = os.waitpid(worker, 0)
+        os.write(report_fd, json.dumps({"status": status}).encode() + b"\n")
+        while True:
+            signal.pause()
+    os.close(report_fd)
+    text = _read_until(answers, b'"status"', within_s=20)
+    # Where there is a pid namespace, the end of the anchor alone must take everything along.
+    in_namespace = zygote.get("pid_namespace") == "on" and "pid_namespace" not in skip
+    (os.kill if in_namespace else os.killpg)(anchor, signal.SIGKILL)
+    os.waitpid(anchor, 0)
+    gone = _read_until(answers, None, within_s=5) is not None  # the last writer's end is EOF
+    os.close(answers)
+    result: dict[str, Any] = {"gone": gone}
+    if text is None:
+        return result | {"hangs": True}
+    for line in text.splitlines():
+        result |= json.loads(line)
+    status = result.pop("status")
+    if os.WIFSIGNALED(status):
+        result["signal"] = os.WTERMSIG(status)
+    elif os.WEXITSTATUS(status):
+        result["exit"] = os.WEXITSTATUS(status)
+    return result
+
+
+def _be_worker(
+    name: str,
+    scene: Scene,
+    spec: dict[str, Any],
+    zygote: dict[str, str],
+    skip: frozenset[str],
+    report_fd: int,
+) -> None:
+    def report(**facts: object) -> None:
+        os.write(report_fd, json.dumps(facts).encode() + b"\n")
+
+    scene.enter_worker()
+    if spec.get("thread"):
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    if spec["confined"]:
+        plan = lockdown.Plan(
+            memory_bytes=64 << 20,
+            stack_bytes=1 << 20,
+            cpu_total_s=1,
+            max_processes=MAX_PROCESSES,
+            max_files=64,
+            keep_fds=(report_fd, *scene.keep),
+            required=frozenset(spec["required"]),
+            skip=skip,
+        )
+        scene.keep.append(report_fd)
+        try:
+            started = time.perf_counter()
+            layers = lockdown.confine(plan, zygote)
+            report(layers=layers, confine_s=time.perf_counter() - started)
+        except lockdown.LayerFailure as failure:
+            report(refused=[failure.layer, failure.reason])
+            os._exit(0)
+    else:
+        scene.keep.append(report_fd)
+    try:
+        if name in CALLS:
+            report(errno=CALLS[name](scene))
+        else:
+            report(value=SPECIALS[name](scene))
+    except AbsentError:
+        report(absent=True)
+    except BaseException as problem:
+        report(problem=repr(problem))
+        raise
+    os._exit(0)
+
+
+def _read_until(fd: int, mark: bytes | None, *, within_s: float) -> bytes | None:
+    """What comes up to a mark, or up to the end; None if neither is there in time."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    text = b""
+    end = time.monotonic() + within_s
+    while poll.poll(max(0.0, end - time.monotonic()) * 1000):
+        chunk = os.read(fd, 1 << 16)
+        text += chunk
+        if not chunk or (mark is not None and mark in text and text.endswith(b"\n")):
+            return text
+    return None
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -21,7 +21,8 @@ const {
   restoreReserved, runHooks,
 } = (() => {
   const {
-    globalThis, ArrayIsArray, JSONParse, ObjectDefineProperty, ObjectKeys, ObjectSetPrototypeOf,
+    globalThis, JSONParse, ObjectDefineProperty, ObjectKeys, ObjectSetPrototypeOf,
+    ReflectGetOwnPropertyDescriptor,
   } = primordials;
 
   // Lists of our own have no prototype: an index write can't reach a setter on Array.prototype.
@@ -44,26 +45,39 @@ const {
 
   // A global that is back in place at every eval whatever the guest did to it. It may be assigned to,
   // which lasts until the next eval; as an accessor that can't be redefined, deleted or frozen,
-  // there is nothing else to undo.
+  // there is nothing else to undo. `refresh`, if given, mends the value at its first use in an eval.
   const reserved = { __proto__: null };
-  const current = { __proto__: null };
-  function defineReserved(name, value) {
-    const isNew = !(name in reserved);
-    reserved[name] = value;
-    current[name] = value;
-    if (!isNew) return;
+  let epoch = 0;
+  function defineReserved(name, value, refresh) {
+    if (reserved[name] !== undefined) {
+      reserved[name].value = value;
+      reserved[name].epoch = -1;
+      return;
+    }
+    const entry = { __proto__: null, value, current: value, epoch: -1 };
+    reserved[name] = entry;
     const accessors = {
-      get value() { return current[name]; },
-      set value(other) { current[name] = other; },
+      get value() {
+        if (entry.epoch !== epoch) {
+          entry.epoch = epoch;
+          if (refresh !== undefined) entry.value = refresh();
+          entry.current = entry.value;
+        }
+        return entry.current;
+      },
+      set value(other) {
+        entry.epoch = epoch;
+        entry.current = other;
+      },
     };
-    const { get, set } = primordials.ReflectGetOwnPropertyDescriptor(accessors, "value");
+    const { get, set } = ReflectGetOwnPropertyDescriptor(accessors, "value");
     ObjectDefineProperty(globalThis, name, {
       __proto__: null, get, set, enumerable: false, configurable: false,
     });
   }
 
   function restoreReserved() {
-    for (const name in reserved) current[name] = reserved[name];
+    epoch++;
   }
 
   // What the host sends, as records without prototypes: a field that is missing must read as

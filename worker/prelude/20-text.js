@@ -1,14 +1,15 @@
 // Strings for output: well-formed, quoted, cut. Primitives only, so nothing here runs guest code.
-const { codePointLength, cutText, prefixUnits, quote, wellFormed } = (() => {
+const { codePointLength, cutText, flat, prefixUnits, quote, wellFormed } = (() => {
   const {
-    JSONStringify, RegExpPrototypeExec, StringPrototypeCharCodeAt, StringPrototypeIncludes,
-    StringPrototypeSlice, StringPrototypeToWellFormed,
+    ArrayPrototypeJoin, JSONStringify, RegExpPrototypeExec, StringPrototypeCharCodeAt,
+    StringPrototypeIncludes, StringPrototypeIsWellFormed, StringPrototypeSlice, StringPrototypeToWellFormed,
   } = primordials;
 
   const REPLACEMENT = "\ufffd";
   // Counting code points exactly takes a look at every unit; past this many, units are counted.
   const EXACT_UNITS = 1048576;
-  const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
+  // Runs of pairs, of bounded length: the engine keeps a way back for each repetition.
+  const PAIRS = /(?:[\ud800-\udbff][\udc00-\udfff]){1,500}/g;
 
   function isLead(unit) {
     return unit >= 0xd800 && unit <= 0xdbff;
@@ -22,8 +23,9 @@ const { codePointLength, cutText, prefixUnits, quote, wellFormed } = (() => {
   function wellFormed(text) {
     if (StringPrototypeToWellFormed !== undefined) return StringPrototypeToWellFormed(text);
     const length = text.length;
-    let out = "";
-    let kept = 0; // everything before this index is in `out`
+    const parts = newList();
+    let count = 0;
+    let kept = 0; // everything before this index is in `parts`
     for (let i = 0; i < length; i++) {
       const unit = StringPrototypeCharCodeAt(text, i);
       if (unit < 0xd800 || unit > 0xdfff) continue;
@@ -31,17 +33,28 @@ const { codePointLength, cutText, prefixUnits, quote, wellFormed } = (() => {
         i++;
         continue;
       }
-      out += StringPrototypeSlice(text, kept, i) + REPLACEMENT;
+      if (i > kept) parts[count++] = StringPrototypeSlice(text, kept, i);
+      parts[count++] = REPLACEMENT;
       kept = i + 1;
     }
-    return kept === 0 ? text : out + StringPrototypeSlice(text, kept);
+    if (count === 0) return text;
+    parts[count] = StringPrototypeSlice(text, kept);
+    return ArrayPrototypeJoin(parts, "");
   }
 
   // A JSON string literal, well-formed and without NUL. JSON.stringify of a primitive string looks
   // up nothing; it writes a lone surrogate as an escape that some decoders refuse.
-  function quote(text) {
-    const quoted = JSONStringify(text);
-    return StringPrototypeIncludes(quoted, "\\ud") ? JSONStringify(wellFormed(text)) : quoted;
+  const quote = StringPrototypeIsWellFormed !== undefined
+    ? (text) => JSONStringify(StringPrototypeIsWellFormed(text) ? text : wellFormed(text))
+    : (text) => {
+      const quoted = JSONStringify(text);
+      return StringPrototypeIncludes(quoted, "\\ud") ? JSONStringify(wellFormed(text)) : quoted;
+    };
+
+  // A long string made by concatenation is a rope inside the engine, which the classic binding can't
+  // hand over. Slicing makes it one piece.
+  function flat(text) {
+    return text.length < 256 ? text : StringPrototypeSlice(text, 0);
   }
 
   function codePointLength(text) {
@@ -60,8 +73,11 @@ const { codePointLength, cutText, prefixUnits, quote, wellFormed } = (() => {
     if (length > EXACT_UNITS) {
       return codePointLength(StringPrototypeSlice(text, 0, EXACT_UNITS)) + length - EXACT_UNITS;
     }
-    PAIR.lastIndex = 0;
-    while (RegExpPrototypeExec(PAIR, text) !== null) pairs++;
+    PAIRS.lastIndex = 0;
+    for (let found = RegExpPrototypeExec(PAIRS, text); found !== null;
+      found = RegExpPrototypeExec(PAIRS, text)) {
+      pairs += found[0].length / 2;
+    }
     return length - pairs;
   }
 
@@ -87,5 +103,5 @@ const { codePointLength, cutText, prefixUnits, quote, wellFormed } = (() => {
     return `${StringPrototypeSlice(text, 0, units)}… [truncated ${lost} chars]`;
   }
 
-  return { __proto__: null, codePointLength, cutText, prefixUnits, quote, wellFormed };
+  return { __proto__: null, codePointLength, cutText, flat, prefixUnits, quote, wellFormed };
 })();

@@ -283,7 +283,10 @@ const {
 
   // The whole text of a value, cut to `maxChars`. A string at the top stands for itself.
   function formatText(value, maxChars) {
-    if (typeof value === "string") return wellFormed(cutText(value, maxChars, 0));
+    if (typeof value === "string") {
+      return wellFormed(value.length <= maxChars ? value : cutText(value, maxChars, 0));
+    }
+    if (typeof value === "number" || typeof value === "boolean" || value == null) return primitiveText(value);
     const sheet = newSheet(maxChars);
     emitValue(sheet, value);
     return sheetText(sheet);

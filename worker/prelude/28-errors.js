@@ -88,7 +88,7 @@ const { describeThrown } = (() => {
   function describeThrown(thrown) {
     const value = unwrapProxy(thrown);
     if (!isErrorObject(value)) {
-      const oom = thrown === null || thrown === undefined ? NULL_THROWN : LOOKS_NORMAL;
+      const oom = thrown === null ? NULL_THROWN : LOOKS_NORMAL;
       return record("Error", formatText(value, MAX_CHARS), "", oom);
     }
     const foundName = dataProperty(value, "name");

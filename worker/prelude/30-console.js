@@ -1,9 +1,7 @@
 // console: what is printed, held to a cap while it is printed. A call never throws.
 //
 // A loop that logs a gigabyte must not hold it: past the cap, characters are counted and dropped.
-const {
-  clearConsole, consoleText, logUncaught, restoreConsole, setConsoleChars,
-} = (() => {
+const { clearConsole, consoleText, logUncaught, setConsoleChars } = (() => {
   const {
     Map, MapPrototypeClear, MapPrototypeDelete, MapPrototypeGet, MapPrototypeSet, ObjectDefineProperty,
     ObjectPrototype, ReflectDefineProperty, ReflectOwnKeys, StringPrototypeIndexOf,
@@ -16,6 +14,7 @@ const {
   let lost = 0; // code points dropped since the cap was reached
   let indent = "";
   let isEmpty = true;
+  let isUntouched = true; // nothing at all to clear
   const counts = new Map();
 
   // Dropped text is counted exactly up to here; past it, units stand for code points: counting
@@ -142,6 +141,7 @@ const {
   }
 
   function print(values, prefix) {
+    isUntouched = false;
     try {
       const { line, more } = lineOf(values, prefix);
       writeIndented(line, more);
@@ -153,6 +153,11 @@ const {
   function label(value) {
     if (value === undefined) return "default";
     return typeof value === "string" ? value : formatText(value, 100);
+  }
+
+  function openGroup() {
+    isUntouched = false;
+    if (indent.length < 64) indent += "  ";
   }
 
   const methods = {
@@ -178,11 +183,11 @@ const {
     countReset(name) { MapPrototypeDelete(counts, label(name)); },
     group(...values) {
       if (values.length > 0) print(values, "");
-      if (indent.length < 64) indent += "  ";
+      openGroup();
     },
     groupCollapsed(...values) {
       if (values.length > 0) print(values, "");
-      if (indent.length < 64) indent += "  ";
+      openGroup();
     },
     groupEnd() { indent = StringPrototypeSlice(indent, 2); },
     table(data, columns) {
@@ -218,24 +223,21 @@ const {
   }
 
   let console = build();
-  defineReserved("console", console);
-
-  function restoreConsole() {
+  defineReserved("console", console, () => {
     for (let i = 0; i < names.length; i++) {
       const name = names[i];
       if (console[name] === methods[name]) continue;
       const isBack = ReflectDefineProperty(console, name, { __proto__: null, value: methods[name] });
-      if (!isBack) {
-        console = build(); // it was frozen with another method in it
-        defineReserved("console", console);
-        return;
-      }
+      if (!isBack) return (console = build()); // it was frozen with another method in it
     }
-  }
+    return console;
+  });
 
   return {
     __proto__: null,
     clearConsole() {
+      if (isUntouched) return;
+      isUntouched = true;
       text = "";
       chars = 0;
       lost = 0;
@@ -253,7 +255,6 @@ const {
       const isError = isErrorObject(unwrapProxy(error));
       print([isError ? `Uncaught ${message === "" ? name : `${name}: ${message}`}` : `Uncaught ${message}`], "");
     },
-    restoreConsole,
     setConsoleChars(limit) { maxChars = limit; },
   };
 })();

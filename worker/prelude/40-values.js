@@ -1,7 +1,7 @@
 // Guest values as JSON for the host. Plain data is plain JSON; what JSON lacks is `{"$": [tag, ...]}`.
 //
 //   ["map", [[k, v], ...]]  ["bytes", base64]  ["date", ms]  ["int", hex]  ["num", "nan" | "inf" | "-inf"
-//   | "-0"]  ["error", name, message, stack]  ["obj", [[k, v], ...]] (an object that has a key "$")
+//   | "-0"]  ["error", name, message, stack]  ["obj", [[k, v], ...]] (an object whose first key is "$")
 //
 // Getters are read here and may run guest code; all bookkeeping is therefore saved around a nested
 // encoding (a getter that calls a tool), and counts stop a bomb while it is encoded.
@@ -11,18 +11,28 @@ const { encodeFailure, encodeValue } = (() => {
     ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, DatePrototypeGetTime,
     JSONStringify, MapIteratorPrototypeNext, MapPrototypeEntries, NumberIsSafeInteger, ObjectIs,
     ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf, SetIteratorPrototypeNext,
-    SetPrototypeValues, StringPrototypeIncludes, StringPrototypeIndexOf, TypedArrayPrototypeGetLength,
+    SetPrototypeValues, StringPrototypeIndexOf, TypedArrayPrototypeGetLength,
   } = P;
 
   const MAX_DEPTH = 200;
   // Dates that Python's datetime can hold: years 1 to 9999.
   const MIN_DATE_MS = -62135596800000;
   const MAX_DATE_MS = 253402300799999;
-  // Where strings can't grow in place (the classic engine), joining pieces of this size keeps it linear.
-  const PIECE_UNITS = 16384;
 
+  // Text is collected as tokens and joined now and then: a store costs a tenth of a concatenation.
+  // Strings are written unescaped at first; a batch of them is checked by one native call, since
+  // a call of JSON.stringify per string costs more than all the rest.
+  const BATCH_TOKENS = 4000;
+  const LONG_UNITS = 1000;
+
+  let tokens = newList();
+  let count = 0; // tokens in use
+  let strings = newList(); // those written unescaped, and where
+  let places = newList();
+  let stringCount = 0;
+  let stringUnits = 0;
   let pieces = newList();
-  let piece = "";
+  let pieceCount = 0;
   let bytesLeft = 0;
   let nodesLeft = 0;
   let maxBytes = 0;
@@ -35,13 +45,6 @@ const { encodeFailure, encodeValue } = (() => {
     throw failure;
   }
 
-  function flush() {
-    pieces[pieces.length] = piece;
-    bytesLeft -= piece.length;
-    piece = "";
-    if (bytesLeft < 0) tooLarge();
-  }
-
   function tooLarge() {
     if (nodesLeft < 0) {
       fail("ValueTooLarge", `the value has more than ${maxNodes} parts, the limit for one value`);
@@ -49,14 +52,39 @@ const { encodeFailure, encodeValue } = (() => {
     fail("ValueTooLarge", `the value takes more than ${maxBytes} bytes, the limit for one value`);
   }
 
-  // Plain strings are the most common leaf: short ones without anything to escape are the rule.
-  function quoted(text) {
-    const length = text.length;
-    if (length > bytesLeft) tooLarge();
-    const json = JSONStringify(text);
-    // Only an escape can hide a lone surrogate, and only an escape makes the literal longer.
-    if (json.length !== length + 2 && StringPrototypeIncludes(json, "\\ud")) return quote(text);
-    return json;
+  function flush() {
+    // Two quotes and a comma each; anything longer holds an escape.
+    if (stringCount !== 0 && JSONStringify(strings).length !== stringUnits + 3 * stringCount + 1) {
+      for (let i = 0; i < stringCount; i++) tokens[places[i]] = quote(strings[i]);
+    }
+    if (stringCount !== 0) {
+      strings = newList();
+      stringCount = 0;
+      stringUnits = 0;
+    }
+    tokens.length = count;
+    const piece = ArrayPrototypeJoin(tokens, "");
+    count = 0;
+    pieces[pieceCount++] = piece;
+    bytesLeft -= piece.length;
+    if (bytesLeft < 0) tooLarge();
+  }
+
+  // A string leaf. Held strings count at once: many references to a long one must not be joined.
+  function emitString(text) {
+    const { length } = text;
+    if (length > LONG_UNITS) {
+      if (length > bytesLeft) tooLarge();
+      if (count !== 0) flush();
+      tokens[count++] = quote(text);
+      flush();
+      return;
+    }
+    strings[stringCount] = text;
+    places[stringCount++] = count;
+    stringUnits += length;
+    tokens[count++] = `"${text}"`;
+    if (stringUnits > bytesLeft) tooLarge();
   }
 
   function numberText(value) {
@@ -74,26 +102,33 @@ const { encodeFailure, encodeValue } = (() => {
 
   function encode(value, depth) {
     if (--nodesLeft < 0) tooLarge();
+    if (count > BATCH_TOKENS) flush();
     switch (typeof value) {
-      case "string": piece += quoted(value); break;
-      case "number": piece += numberText(value); break;
-      case "boolean": piece += value ? "true" : "false"; break;
-      case "undefined": piece += "null"; break;
-      case "bigint": piece += bigIntText(value); break;
-      case "symbol": piece += quoted(primitiveText(value)); break;
-      case "function": piece += quoted(formatText(value, 1000)); break;
-      default:
-        if (value === null) piece += "null";
-        else encodeObject(value, depth);
+      case "string": emitString(value); break;
+      case "number":
+        // Small integers other than 0, whose sign matters: most numbers are.
+        tokens[count++] = (value | 0) === value && value !== 0 ? value : numberText(value);
+        break;
+      case "boolean": tokens[count++] = value ? "true" : "false"; break;
+      case "undefined": tokens[count++] = "null"; break;
+      case "bigint": emitBigInt(value); break;
+      case "symbol": emitString(primitiveText(value)); break;
+      case "function": emitString(formatText(value, 1000)); break;
+      default: {
+        if (value === null) {
+          tokens[count++] = "null";
+          return;
+        }
+        enter(value, depth);
+        const prototype = ReflectGetPrototypeOf(value);
+        if (prototype === ObjectPrototype || prototype === null) encodePlain(value, depth);
+        else if (prototype === ArrayPrototype && ArrayIsArray(value)) encodeArray(value, depth);
+        else encodeKind(value, depth);
+      }
     }
-    if (piece.length > PIECE_UNITS) flush();
   }
 
-  function bigIntText(value) {
-    return `{"$":["int","${BigIntPrototypeToString(value, 16)}"]}`;
-  }
-
-  function encodeObject(object, depth) {
+  function enter(object, depth) {
     if (depth >= MAX_DEPTH) {
       fail("ValueConversionError", `the value is nested deeper than ${MAX_DEPTH} levels`);
     }
@@ -101,142 +136,157 @@ const { encodeFailure, encodeValue } = (() => {
       if (open[i] === object) fail("ValueConversionError", "the value contains itself (a cycle)");
     }
     open[depth] = object;
-    const prototype = ReflectGetPrototypeOf(object);
-    if (prototype === ObjectPrototype || prototype === null) {
-      encodePlain(object, depth);
-    } else if (prototype === ArrayPrototype && ArrayIsArray(object)) {
-      encodeArray(object, depth);
-    } else {
-      encodeKind(object, depth);
-    }
-    open[depth] = undefined;
   }
 
-  // Quoted keys, remembered: rows of a table repeat theirs.
-  let keyTexts = { __proto__: null };
+  function emitBigInt(value) {
+    // Four bits a digit; the check comes first, since the conversion can't be interrupted.
+    const digits = BigIntPrototypeToString(value, 16);
+    if (digits.length > bytesLeft) tooLarge();
+    tokens[count++] = `{"$":["int","${digits}"]}`;
+    if (digits.length > LONG_UNITS) flush();
+  }
+
+  // Quoted keys with what stands before them, remembered: rows of a table repeat theirs.
+  let firstKeys = { __proto__: null };
+  let nextKeys = { __proto__: null };
   let keyCount = 0;
-  function keyText(key) {
-    const known = keyTexts[key];
-    if (known !== undefined) return known;
-    const text = `${quoted(key)}:`;
-    if (keyCount === 1000) {
-      keyTexts = { __proto__: null };
+  function keyText(key, isFirst) {
+    const text = quote(key);
+    if (key.length > 100) {
+      if (text.length > bytesLeft) tooLarge();
+      return `${isFirst ? "{" : ","}${text}:`;
+    }
+    if (++keyCount > 1000) {
+      firstKeys = { __proto__: null };
+      nextKeys = { __proto__: null };
       keyCount = 0;
     }
-    if (key.length < 100) {
-      keyTexts[key] = text;
-      keyCount++;
-    }
-    return text;
+    if (isFirst) return (firstKeys[key] = `{${text}:`);
+    return (nextKeys[key] = `,${text}:`);
   }
 
   function encodePlain(object, depth) {
     const keys = ObjectKeys(object);
-    const count = keys.length;
-    for (let i = 0; i < count; i++) {
-      if (keys[i] === "$") {
-        encodeAsPairs(object, keys, depth);
-        return;
-      }
-    }
-    piece += "{";
+    const size = keys.length;
     let isFirst = true;
-    for (let i = 0; i < count; i++) {
+    for (let i = 0; i < size; i++) {
       const key = keys[i];
       const value = object[key];
       if (value === undefined) continue;
-      if (isFirst) isFirst = false;
-      else piece += ",";
-      piece += keyText(key);
-      nodesLeft--;
-      encode(value, depth + 1);
+      let text;
+      if (isFirst) {
+        if (key === "$") {
+          encodeAsPairs(object, keys, i, value, depth);
+          return;
+        }
+        isFirst = false;
+        text = firstKeys[key];
+        if (text === undefined) text = keyText(key, true);
+      } else {
+        text = nextKeys[key];
+        if (text === undefined) text = keyText(key, false);
+      }
+      tokens[count++] = text;
+      // The common leaf is written here: a call costs as much as the rest of it.
+      if (typeof value === "number" && (value | 0) === value && value !== 0) {
+        tokens[count++] = value;
+        nodesLeft -= 2;
+      } else {
+        nodesLeft--;
+        encode(value, depth + 1);
+      }
     }
-    piece += "}";
+    if (nodesLeft < 0) tooLarge();
+    tokens[count++] = isFirst ? "{}" : "}";
   }
 
-  // For an object that could be taken for a tag.
-  function encodeAsPairs(object, keys, depth) {
-    piece += '{"$":["obj",[';
-    let isFirst = true;
-    for (let i = 0; i < keys.length; i++) {
-      const value = object[keys[i]];
+  // For an object that could be taken for a tag: a tag is an object whose only key is "$", and that may
+  // be all that is left of this one when undefined values are left out.
+  function encodeAsPairs(object, keys, start, first, depth) {
+    tokens[count++] = '{"$":["obj",[';
+    for (let i = start; i < keys.length; i++) {
+      const value = i === start ? first : object[keys[i]];
       if (value === undefined) continue;
-      piece += `${isFirst ? "" : ","}[${quoted(keys[i])},`;
-      isFirst = false;
+      tokens[count++] = i === start ? "[" : ",[";
+      emitString(keys[i]);
+      tokens[count++] = ",";
       nodesLeft--;
       encode(value, depth + 1);
-      piece += "]";
+      tokens[count++] = "]";
     }
-    piece += "]]}";
+    tokens[count++] = "]]}";
   }
 
   function encodeArray(array, depth) {
     const { length } = array;
+    // Whatever the items are, there are too many of them.
     if (length > nodesLeft) {
       nodesLeft = -1;
       tooLarge();
     }
-    piece += "[";
+    tokens[count++] = "[";
     for (let i = 0; i < length; i++) {
-      if (i !== 0) piece += ",";
+      if (i !== 0) tokens[count++] = ",";
       encode(array[i], depth + 1);
     }
-    piece += "]";
+    tokens[count++] = "]";
   }
 
   function encodeMap(map, depth) {
     const iterator = MapPrototypeEntries(map);
-    piece += '{"$":["map",[';
+    tokens[count++] = '{"$":["map",[';
     // A getter may add entries while we go: the node count ends that.
     for (let i = 0; ; i++) {
       const { done, value: pair } = MapIteratorPrototypeNext(iterator);
       if (done) break;
-      piece += i === 0 ? "[" : ",[";
+      tokens[count++] = i === 0 ? "[" : ",[";
       nodesLeft--;
       encode(pair[0], depth + 1);
-      piece += ",";
+      tokens[count++] = ",";
       encode(pair[1], depth + 1);
-      piece += "]";
+      tokens[count++] = "]";
     }
-    piece += "]]}";
+    tokens[count++] = "]]}";
   }
 
   function encodeSet(set, depth) {
     const iterator = SetPrototypeValues(set);
-    piece += "[";
+    tokens[count++] = "[";
     for (let i = 0; ; i++) {
       const { done, value } = SetIteratorPrototypeNext(iterator);
       if (done) break;
-      if (i !== 0) piece += ",";
+      if (i !== 0) tokens[count++] = ",";
       encode(value, depth + 1);
     }
-    piece += "]";
+    tokens[count++] = "]";
   }
 
   function encodeError(error) {
     const { name, message, stack } = describeThrown(error);
     nodesLeft -= 3;
-    piece += `{"$":["error",${quoted(name)},${quoted(message)},${quoted(stack)}]}`;
+    tokens[count++] = `{"$":["error",${quote(name)},${quote(message)},${quote(stack)}]}`;
+    flush();
   }
 
   function encodeDate(date) {
     const ms = DatePrototypeGetTime(date);
-    piece += ms >= MIN_DATE_MS && ms <= MAX_DATE_MS ? `{"$":["date",${ms}]}` : "null";
+    tokens[count++] = ms >= MIN_DATE_MS && ms <= MAX_DATE_MS ? `{"$":["date",${ms}]}` : "null";
   }
 
   function encodeBytes(bytes) {
     if (bytes === null) {
-      piece += "null"; // a detached or shrunk buffer
+      tokens[count++] = "null"; // a detached or shrunk buffer
       return;
     }
     if (TypedArrayPrototypeGetLength(bytes) > bytesLeft) tooLarge();
-    piece += `{"$":["bytes","${base64(bytes)}"]}`;
+    tokens[count++] = `{"$":["bytes","${base64(bytes)}"]}`;
+    flush();
   }
 
   function encodeKind(object, depth) {
     const custom = customText(object);
     if (custom !== undefined) {
-      piece += quoted(custom);
+      emitString(custom);
       return;
     }
     switch (kindOf(object)) {
@@ -253,7 +303,7 @@ const { encodeFailure, encodeValue } = (() => {
       case "Symbol": encode(P.SymbolPrototypeValueOf(object), depth); break;
       // These hold nothing that could be read: their text says at least what they are.
       case "RegExp": case "Promise": case "WeakMap": case "WeakSet": case "WeakRef":
-        piece += quoted(formatText(object, 1000));
+        emitString(formatText(object, 1000));
         break;
       default: encodePlain(object, depth);
     }
@@ -261,11 +311,19 @@ const { encodeFailure, encodeValue } = (() => {
 
   // The JSON text of a value; throws what `encodeFailure` explains.
   function encodeValue(value, byteLimit, nodeLimit) {
+    if (typeof value === "number" && byteLimit > 32) return numberText(value);
     const saved = {
-      __proto__: null, pieces, piece, bytesLeft, nodesLeft, maxBytes, maxNodes, open,
+      __proto__: null, tokens, count, strings, places, stringCount, stringUnits, pieces, pieceCount,
+      bytesLeft, nodesLeft, maxBytes, maxNodes, open,
     };
+    tokens = newList();
+    count = 0;
+    strings = newList();
+    places = newList();
+    stringCount = 0;
+    stringUnits = 0;
     pieces = newList();
-    piece = "";
+    pieceCount = 0;
     open = newList();
     bytesLeft = byteLimit;
     nodesLeft = nodeLimit;
@@ -274,14 +332,13 @@ const { encodeFailure, encodeValue } = (() => {
     failure = null;
     try {
       encode(value, 0);
-      if (pieces.length === 0) {
-        if (piece.length > byteLimit) tooLarge();
-        return piece;
-      }
       flush();
-      return ArrayPrototypeJoin(pieces, "");
+      return pieceCount === 1 ? pieces[0] : ArrayPrototypeJoin(pieces, "");
     } finally {
-      ({ pieces, piece, bytesLeft, nodesLeft, maxBytes, maxNodes, open } = saved);
+      ({
+        tokens, count, strings, places, stringCount, stringUnits, pieces, pieceCount, bytesLeft,
+        nodesLeft, maxBytes, maxNodes, open,
+      } = saved);
     }
   }
 

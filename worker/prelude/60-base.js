@@ -5,7 +5,8 @@
 const web = (() => {
   const {
     ArrayBufferIsView, ArrayBufferPrototypeGetByteLength, ObjectDefineProperty,
-    ObjectGetPrototypeOf, ObjectSetPrototypeOf, StringPrototypeCharCodeAt, SymbolToStringTag, TypeError,
+    ObjectGetPrototypeOf, ObjectSetPrototypeOf, StringPrototypeCharCodeAt, SymbolToStringTag,
+    TypeError,
     TypedArrayPrototypeGetBuffer, TypedArrayPrototypeGetByteOffset,
     TypedArrayPrototypeGetLength, TypedArrayPrototypeSet,
     Uint8Array, WeakSet, WeakSetPrototypeAdd, WeakSetPrototypeHas,

@@ -22,7 +22,9 @@
   }
 
   ObjectDefineProperty(Date, "length", { __proto__: null, value: 7 });
-  ObjectDefineProperty(Date, "prototype", { __proto__: null, value: DatePrototype, writable: false });
+  ObjectDefineProperty(Date, "prototype", {
+    __proto__: null, value: DatePrototype, writable: false,
+  });
   web.hide(Date, "now", { now() { return nowMs(); } }.now);
   web.hide(Date, "parse", NativeDate.parse);
   web.hide(Date, "UTC", NativeDate.UTC);
@@ -37,7 +39,7 @@
     if (clock === "off" || clock === "frozen" || clock === "real") mode = clock;
     if (mode === "frozen") frozenMs = DateNow();
   });
-  // The hook's own time is the host's monotonic one, which is for timers; the wall time is ours to read.
+  // The host's time in the hooks is a monotonic one, for timers; the wall time is ours to read.
   onEvalStart(() => {
     if (mode === "frozen") frozenMs = DateNow();
   });

@@ -1,8 +1,8 @@
-// One seeded generator for Math.random and crypto: reproducible under a seed, reseeded at each fork.
+// One seeded generator for Math.random and crypto: reproducible, and reseeded at each fork.
 //
 // The algorithm is xoshiro128** 1.1 (David Blackman, Sebastiano Vigna, public domain), which
-// passes the usual statistical batteries. It is NOT cryptographic: whoever knows the seed, or enough
-// output, knows the rest. The only one who could gain by that is the guest, about its own numbers.
+// passes the usual statistical batteries. It is NOT cryptographic: whoever knows the seed, or
+// enough output, knows the rest. Only the guest could gain by that, about its own numbers.
 const random = (() => {
   const { MathImul, StringPrototypeCharCodeAt } = primordials;
 

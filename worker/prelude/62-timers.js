@@ -1,8 +1,8 @@
 // setTimeout and its kin, on the host's monotonic clock.
 //
-// What belongs here: which callback is due when. What does not: waiting (the worker's loop does that,
-// told by `nextTimerMs`) and running the jobs a callback queued (the loop does that between polls,
-// so that, as in a browser, promises settle between two callbacks).
+// What belongs here: which callback is due when. What does not: waiting (the worker's loop does
+// that, told by `nextTimerMs`) and running the jobs a callback queued (the loop does that between
+// polls, so that, as in a browser, promises settle between two callbacks).
 const timers = (() => {
   const {
     Map, MapPrototypeDelete, MapPrototypeGet, MapPrototypeGetSize, MapPrototypeSet, MathTrunc,
@@ -13,8 +13,8 @@ const timers = (() => {
   const MAX_DELAY_MS = 2147483647;
 
   const live = new Map(); // id -> timer
-  // New timers have no due time yet: it starts to count when the program gives way, at the next poll.
-  // The time known inside a long computation is stale, and a timer must never fire early.
+  // New timers have no due time yet: they start to count at the next poll, when the program gives
+  // way. The time known inside a long computation is stale, and a timer must never fire early.
   let unanchored = web.list();
   let heap = web.list(); // by due time, then by creation; cleared timers linger until they surface
   let lastId = 0;
@@ -50,7 +50,7 @@ const timers = (() => {
     heap[at] = last;
   }
 
-  // Cleared timers are dropped once they outnumber the live ones: a loop of set and clear stays small.
+  // Cleared timers are dropped once they outnumber the live ones: set and clear in a loop is cheap.
   function compact() {
     const liveCount = MapPrototypeGetSize(live);
     if (heap.length > 64 + 2 * liveCount) {
@@ -74,7 +74,9 @@ const timers = (() => {
     const usable = delay >= 1 && delay <= MAX_DELAY_MS; // false for NaN
     const id = ++lastId;
     const timer = {
-      __proto__: null, id, order: id, dueMs: 0, delayMs: usable ? MathTrunc(delay) : 1, repeats, run,
+      __proto__: null, id, order: id, repeats, run,
+      delayMs: usable ? MathTrunc(delay) : 1,
+      dueMs: 0,
     };
     MapPrototypeSet(live, id, timer);
     unanchored[unanchored.length] = timer;

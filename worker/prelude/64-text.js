@@ -173,11 +173,11 @@
     return text + textOf(units, used);
   }
 
-  // windows-1252 differs from Latin-1 in 0x80 to 0x9F only (bytes without a character map to themselves).
+  // windows-1252 differs from Latin-1 in 0x80 to 0x9F only.
   const HIGH = [
-    0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160, 0x2039, 0x152,
-    0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x2dc, 0x2122,
-    0x161, 0x203a, 0x153, 0x9d, 0x17e, 0x178,
+    0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160, 0x2039,
+    0x152, 0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x2dc,
+    0x2122, 0x161, 0x203a, 0x153, 0x9d, 0x17e, 0x178,
   ];
 
   function decodeLatin(_state, bytes, length) {
@@ -204,15 +204,20 @@
     const text = DECODERS[state.encoding](state, bytes, web.lengthOf(bytes), isLast);
     if (!state.bomPending || text === "") return text;
     state.bomPending = false;
-    const hasBOM = StringPrototypeCharCodeAt(text, 0) === 0xfeff && state.encoding !== "windows-1252";
+    const hasBOM = StringPrototypeCharCodeAt(text, 0) === 0xfeff
+      && state.encoding !== "windows-1252";
     return hasBOM ? StringPrototypeSlice(text, 1) : text;
   }
 
   const LABELS = { __proto__: null };
   const names = {
     __proto__: null,
-    "utf-8": ["utf-8", "utf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8"],
-    "utf-16le": ["utf-16le", "utf-16", "ucs-2", "iso-10646-ucs-2", "csunicode", "unicode", "unicodefeff"],
+    "utf-8": [
+      "utf-8", "utf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8",
+    ],
+    "utf-16le": [
+      "utf-16le", "utf-16", "ucs-2", "iso-10646-ucs-2", "csunicode", "unicode", "unicodefeff",
+    ],
     "utf-16be": ["utf-16be", "unicodefffe"],
     "windows-1252": [
       "windows-1252", "latin1", "iso-8859-1", "iso8859-1", "iso88591", "iso_8859-1", "ascii",
@@ -281,7 +286,7 @@
     decode(input = undefined, options = undefined) {
       const encoding = this.#encoding;
       const bytes = input === undefined ? new Uint8Array(0) : web.bytesOf(input);
-      if (bytes === null) throw new TypeError("TextDecoder.decode needs an ArrayBuffer or a view of one");
+      if (bytes === null) throw new TypeError("TextDecoder.decode needs an ArrayBuffer or a view");
       const stream = options == null ? false : !!options.stream;
       const state = this.#state || freshState(encoding, this.#fatal, this.#ignoreBOM);
       this.#state = null; // also after a fatal error

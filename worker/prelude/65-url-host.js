@@ -1,11 +1,12 @@
 // Host names of URLs: IPv4 and IPv6 numbers, domains to ASCII, percent-encoding sets.
 //
-// After the WHATWG URL standard. Domains are lower-cased, NFKC-normalised and punycoded, which covers
-// what UTS 46 does to ordinary names; its full tables are not carried, and "xn--" labels not decoded.
+// After the WHATWG URL standard. Domains are lower-cased, NFKC-normalised and punycoded, which is
+// what UTS 46 does to ordinary names; its tables are not carried, and "xn--" labels not decoded.
 const urlHost = (() => {
   const {
     MathFloor, MathPow, NumberPrototypeToString, StringFromCodePoint, StringPrototypeCharCodeAt,
-    StringPrototypeNormalize, StringPrototypeSlice, StringPrototypeToLowerCase,
+    StringPrototypeIncludes, StringPrototypeNormalize, StringPrototypeSlice,
+    StringPrototypeToLowerCase,
     StringPrototypeToUpperCase, Uint8Array,
   } = primordials;
 
@@ -87,17 +88,18 @@ const urlHost = (() => {
   // RFC 3492, encoding only.
   function punycode(points) {
     let out = "";
-    for (let i = 0; i < points.length; i++) if (points[i] < 128) out += StringFromCodePoint(points[i]);
+    const count = points.length;
+    for (let i = 0; i < count; i++) if (points[i] < 128) out += StringFromCodePoint(points[i]);
     const basic = out.length;
     if (basic !== 0) out += "-";
     const digit = (d) => StringFromCodePoint(d < 26 ? 97 + d : 22 + d);
     let n = 128, delta = 0, bias = 72, handled = basic;
-    while (handled < points.length) {
+    while (handled < count) {
       let next = 0x110000;
-      for (let i = 0; i < points.length; i++) if (points[i] >= n && points[i] < next) next = points[i];
+      for (let i = 0; i < count; i++) if (points[i] >= n && points[i] < next) next = points[i];
       delta += (next - n) * (handled + 1);
       n = next;
-      for (let i = 0; i < points.length; i++) {
+      for (let i = 0; i < count; i++) {
         if (points[i] < n) delta++;
         if (points[i] !== n) continue;
         let q = delta;
@@ -233,7 +235,9 @@ const urlHost = (() => {
       }
       let value = 0;
       let length = 0;
-      for (; length < 4 && hexValue(code(at)) >= 0; length++) value = value * 16 + hexValue(code(at++));
+      for (; length < 4 && hexValue(code(at)) >= 0; length++, at++) {
+        value = value * 16 + hexValue(code(at));
+      }
       if (code(at) === 0x2e) {
         if (length === 0 || piece > 6) return null;
         const quad = embeddedIpv4(StringPrototypeSlice(text, at - length));
@@ -314,7 +318,7 @@ const urlHost = (() => {
     for (let i = 0; i < host.length; i++) {
       const c = StringPrototypeCharCodeAt(host, i);
       if (isDomain && (c < 0x20 || c === 0x25 || c === 0x7f)) return true;
-      for (let k = 0; k < FORBIDDEN_HOST.length; k++) if (host[i] === FORBIDDEN_HOST[k]) return true;
+      if (StringPrototypeIncludes(FORBIDDEN_HOST, host[i])) return true;
     }
     return false;
   }

@@ -40,9 +40,8 @@ const urlRecord = (() => {
 
   function shortenPath(url) {
     const { path } = url;
-    if (url.scheme === "file" && path.length === 1 && isDriveLetter(path[0]) && path[0][1] === ":") {
-      return;
-    }
+    const isDrive = path.length === 1 && isDriveLetter(path[0]) && path[0][1] === ":";
+    if (url.scheme === "file" && isDrive) return;
     if (path.length !== 0) path.length -= 1;
   }
 

@@ -16,7 +16,8 @@ const urlParser = (() => {
     __proto__: null, SCHEME_START: 0, SCHEME: 1, NO_SCHEME: 2, SPECIAL_RELATIVE_OR_AUTHORITY: 3,
     PATH_OR_AUTHORITY: 4, RELATIVE: 5, RELATIVE_SLASH: 6, SPECIAL_AUTHORITY_SLASHES: 7,
     SPECIAL_AUTHORITY_IGNORE_SLASHES: 8, AUTHORITY: 9, HOST: 10, HOSTNAME: 11, PORT: 12, FILE: 13,
-    FILE_SLASH: 14, FILE_HOST: 15, PATH_START: 16, PATH: 17, OPAQUE_PATH: 18, QUERY: 19, FRAGMENT: 20,
+    FILE_SLASH: 14, FILE_HOST: 15, PATH_START: 16, PATH: 17, OPAQUE_PATH: 18, QUERY: 19,
+    FRAGMENT: 20,
   };
   const isDigit = (c) => c >= 0x30 && c <= 0x39;
 
@@ -90,8 +91,9 @@ const urlParser = (() => {
 
         case S.SCHEME:
           if (isAlpha(c)) buffer += StringFromCodePoint(c | 0x20);
-          else if (isDigit(c) || c === 0x2b || c === 0x2d || c === 0x2e) buffer += StringFromCodePoint(c);
-          else if (c === 0x3a) {
+          else if (isDigit(c) || c === 0x2b || c === 0x2d || c === 0x2e) {
+            buffer += StringFromCodePoint(c);
+          } else if (c === 0x3a) {
             if (override !== null) {
               if (isSpecial(url) !== (DEFAULT_PORTS[buffer] !== undefined)) return null;
               if (buffer === "file" && (hasCredentials(url) || url.port !== null)) return null;

@@ -39,7 +39,8 @@
   function serializeForm(entries) {
     let out = "";
     for (let i = 0; i < entries.length; i++) {
-      out += (i === 0 ? "" : "&") + encodeForm(entries[i].name) + "=" + encodeForm(entries[i].value);
+      const { name, value } = entries[i];
+      out += (i === 0 ? "" : "&") + encodeForm(name) + "=" + encodeForm(value);
     }
     return out;
   }
@@ -84,7 +85,7 @@
   }
 
   // The internals of our instances, out of sight: an illegal receiver has none.
-  const paramsStates = new WeakMap(); // -> {entries, url}: the state of the URL they belong to, or null
+  const paramsStates = new WeakMap(); // -> {entries, url}: the URL's state, null for one alone
   const urlStates = new WeakMap(); // -> {record, params}
 
   function stateOf(states, object, name) {
@@ -245,7 +246,8 @@
       web.requireArguments(arguments.length, 1, "URL");
       const record = parsed(url, base);
       if (record === null) {
-        throw new TypeError(`Invalid URL: '${url}'${base === undefined ? "" : ` (base '${base}')`}`);
+        const against = base === undefined ? "" : ` (base '${base}')`;
+        throw new TypeError(`Invalid URL: '${url}'${against}`);
       }
       attach(this, record);
     }
@@ -299,7 +301,9 @@
       return host === null ? "" : host;
     }
 
-    set hostname(value) { if (!hasOpaquePath(urlOf(this).record)) setPart(this, value, S.HOSTNAME); }
+    set hostname(value) {
+      if (!hasOpaquePath(urlOf(this).record)) setPart(this, value, S.HOSTNAME);
+    }
 
     get port() {
       const { port } = urlOf(this).record;

@@ -1,4 +1,4 @@
-// structuredClone, after the HTML standard: copies data, keeps identity and cycles, refuses the rest.
+// structuredClone, after the HTML standard: copies data, keeps identity and cycles, no more.
 //
 // Iterative, because guests build long chains: a stack of frames, one per container being filled.
 // Getters of the guest run (the standard wants that); anything else read is captured.
@@ -16,11 +16,14 @@
     TypedArrayPrototypeGetSymbolToStringTag, URIError, Uint8Array,
   } = primordials;
 
-  const ERRORS = { __proto__: null, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError };
+  const ERRORS = {
+    __proto__: null, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError,
+  };
   const VIEWS = { __proto__: null };
   const viewNames = [
     "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array",
-    "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array",
+    "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array",
+    "Float64Array",
   ];
   for (let i = 0; i < viewNames.length; i++) VIEWS[viewNames[i]] = primordials[viewNames[i]];
   // One getter per flag: RegExp.prototype.flags would read properties that a guest can shadow.
@@ -39,7 +42,9 @@
   }
 
   // One descriptor for all: defining, unlike assigning, never reaches a setter on a prototype.
-  const field = { __proto__: null, value: null, writable: true, enumerable: true, configurable: true };
+  const field = {
+    __proto__: null, value: null, writable: true, enumerable: true, configurable: true,
+  };
   function define(target, key, value) {
     field.value = value;
     ObjectDefineProperty(target, key, field);
@@ -60,7 +65,7 @@
   const isData = (descriptor) => descriptor !== undefined
     && ObjectPrototypeHasOwnProperty(descriptor, "value");
 
-  // Everything a clone is made of goes through `add`: `memo` keeps identity, `stack` what is to be filled.
+  // Every part goes through `add`: `memo` keeps identity, `stack` the containers to be filled.
   function structuredCopy(root) {
     const memo = new Map();
     const stack = web.list();
@@ -188,7 +193,7 @@
   const methods = {
     structuredClone(value, options = undefined) {
       web.requireArguments(arguments.length, 1, "structuredClone");
-      // `transfer` is accepted: detaching is not to be had on every engine, so the buffers are copied.
+      // `transfer` is accepted but copies: not every engine can detach a buffer.
       return structuredCopy(value);
     },
   };

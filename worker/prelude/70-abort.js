@@ -1,4 +1,4 @@
-// Event, EventTarget, AbortController and AbortSignal, after the DOM standard (no tree, no capturing).
+// Event, EventTarget, AbortController and AbortSignal, after the DOM standard (without a tree).
 {
   const {
     ArrayIsArray, Map, MapPrototypeGet, MapPrototypeSet, ReflectApply, TypeError, WeakMap,
@@ -103,7 +103,7 @@
       const stop = signal === undefined ? null : signalOf(signal);
       if (callback === null || callback === undefined) return;
       if (typeof callback !== "function" && typeof callback !== "object") {
-        throw new TypeError("EventTarget.addEventListener: the listener must be a function or an object");
+        throw new TypeError("EventTarget.addEventListener: the listener must be a function");
       }
       if (stop !== null && stop.aborted) return;
       const list = listenersOf(this, `${type}`, true);
@@ -241,8 +241,7 @@
 
     set onabort(handler) {
       const state = signalOf(this);
-      const usable = typeof handler === "function" || (typeof handler === "object" && handler !== null);
-      state.onabort = usable ? handler : null;
+      state.onabort = typeof handler === "function" ? handler : null;
     }
 
     throwIfAborted() {
@@ -252,7 +251,8 @@
   }
 
   function orAbortError(reason) {
-    return reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
+    if (reason !== undefined) return reason;
+    return new DOMException("This operation was aborted", "AbortError");
   }
 
   function abort(signal, reason) {

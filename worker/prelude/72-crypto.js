@@ -1,16 +1,16 @@
 // crypto.randomUUID and crypto.getRandomValues.
 //
-// The numbers come from the session's seeded generator (61-random.js): unpredictable between sessions
-// that got their seed from the host's entropy, reproducible where the host chose a seed, and in no case
-// fit for keys. So there is no `crypto.subtle`: a guest has no secret to keep from anyone.
+// The numbers come from the session's seeded generator (61-random.js): unpredictable between
+// sessions that got their seed from the host's entropy, reproducible where the host chose a seed,
+// and in no case fit for keys. So there is no `crypto.subtle`: a guest has no secret to keep.
 {
   const { TypeError, TypedArrayPrototypeGetSymbolToStringTag, WeakSet, WeakSetPrototypeAdd,
     WeakSetPrototypeHas } = primordials;
 
   const MAX_BYTES = 65536;
   const INTEGER_VIEWS = {
-    __proto__: null, Int8Array: 1, Uint8Array: 1, Uint8ClampedArray: 1, Int16Array: 1, Uint16Array: 1,
-    Int32Array: 1, Uint32Array: 1, BigInt64Array: 1, BigUint64Array: 1,
+    __proto__: null, Int8Array: 1, Uint8Array: 1, Uint8ClampedArray: 1, Int16Array: 1,
+    Uint16Array: 1, Int32Array: 1, Uint32Array: 1, BigInt64Array: 1, BigUint64Array: 1,
   };
   const DIGITS = "0123456789abcdef";
   const instances = new WeakSet();
@@ -30,7 +30,7 @@
       requireCrypto(this);
       const name = TypedArrayPrototypeGetSymbolToStringTag(array);
       if (name === undefined || INTEGER_VIEWS[name] === undefined) {
-        throw new DOMException("crypto.getRandomValues needs an integer typed array", "TypeMismatchError");
+        throw new DOMException("an integer typed array is needed", "TypeMismatchError");
       }
       const bytes = web.bytesOf(array);
       const length = web.lengthOf(bytes);

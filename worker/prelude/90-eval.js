@@ -5,7 +5,8 @@
 //                        -> 0 settled, 1 pending
 //   poll(nowMs)          -> 0 pending, 1 settled, and nothing else to tell; or a text of lines:
 //                        "settled nextTimerMs|- openCalls", then for each call "id name" and its input
-//   finish()             -> a line of JSON about the outcome, then the encoded value (or nothing)
+//   finish()             -> [text, stdout, kind, oom, value error, error] as a line of JSON, then the
+//                           encoded value (or nothing)
 //   abandon()            -> what was printed, as a JSON string; the eval is forgotten
 {
   const {
@@ -43,7 +44,6 @@
     clearConsole();
     startCalls();
     restoreReserved();
-    restoreConsole();
     runHooks(hooks.evalStart);
   }
 
@@ -112,7 +112,7 @@
     const next = nextTimerMs(nowMs);
     const open = openCalls();
     if (next === null && open === 0 && !hasRequests()) return isSettled ? 1 : 0;
-    return `${isSettled ? 1 : 0} ${next === null ? "-" : next} ${open}${drainOutbox()}`;
+    return flat(`${isSettled ? 1 : 0} ${next === null ? "-" : next} ${open}${drainOutbox()}`);
   };
 
   // --- the outcome -------------------------------------------------------------------------------
@@ -124,6 +124,11 @@
       ? "handle" : "value";
   }
 
+  function printed() {
+    const text = consoleText();
+    return text === "" ? '""' : quote(text);
+  }
+
   function errorOutcome(thrown) {
     let about;
     try {
@@ -131,8 +136,8 @@
     } catch (failure) {
       about = { __proto__: null, name: "Error", message: "the error could not be read", stack: "", oom: oomOf(failure) };
     }
-    return `{"text":"","stdout":${quote(consoleText())},"kind":"value","oom":${about.oom},"error":[`
-      + `${quote(about.name)},${quote(about.message)},${quote(about.stack)}],"value_error":null}\n`;
+    return `["",${printed()},"value",${about.oom},null,`
+      + `[${quote(about.name)},${quote(about.message)},${quote(about.stack)}]]\n`;
   }
 
   // Reading and formatting fail only when the engine itself does.
@@ -163,8 +168,8 @@
       }
     }
     // A getter may have printed something: the console comes last.
-    return `{"text":${quote(text)},"stdout":${quote(consoleText())},"kind":"${kind}","oom":${oom},`
-      + `"error":null,"value_error":${valueError}}\n${encoded}`;
+    const shown = typeof value === "number" ? `"${text}"` : quote(text);
+    return `[${shown},${printed()},"${kind}",${oom},${valueError},null]\n${encoded}`;
   }
 
   function oomOfReading(thrown) {
@@ -174,19 +179,19 @@
   bridgeTable.finish = () => {
     const value = result;
     result = undefined;
-    return isError ? errorOutcome(value) : valueOutcome(value);
+    return flat(isError ? errorOutcome(value) : valueOutcome(value));
   };
 
   bridgeTable.abandon = () => {
     generation++;
     settle(false, undefined);
     dropCalls();
-    const printed = consoleText();
+    const text = printed();
     clearConsole();
-    return quote(printed);
+    return flat(text);
   };
 
-  bridgeTable.stdout = () => quote(consoleText());
+  bridgeTable.stdout = () => flat(printed());
 
   bridgeTable.settle = (id, ok, json) => settleCall(id, ok, json);
 

@@ -13,7 +13,7 @@ from tree_sitter import Node
 from .edits import Edits
 from .outline import outline as outline_of
 from .parse import parse
-from .program import Program
+from .program import Kind, Program
 from .repl import AsFunction, as_script, redeclared, split
 from .text import to_bytes, without_fence
 from .typescript import erase
@@ -34,7 +34,7 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
     text = to_bytes(sent)
     parsed = parse(text)
     if parsed is None:
-        return Program((text.decode(),), False, "untouched", (), source)
+        return Program((text.decode(),), False, "untouched", (), text)
     outline = outline_of(parsed.tree.root_node, parsed.source)
     edits = Edits(parsed.source)
     function: AsFunction | None = None
@@ -49,14 +49,18 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
         erase(edits, parsed.tree.root_node, outline)
         for place in parsed.semicolons:
             edits.close(place, ";")
+    kind: Kind = "typescript" if parsed.typescript else "javascript"
+    declared = tuple(outline.order)
+    if not edits and parsed.source == sent.encode("utf-8", "replace"):
+        return Program((sent,), False, kind, declared, parsed.source)
     edited = edits.apply()
     functions: list[Node] = [] if function is None else function.functions
     scripts = split(edited.text, [edited.span(node.start_byte, node.end_byte) for node in functions])
     return Program(
-        tuple(script.decode() for script in scripts),
+        tuple([script.decode() for script in scripts]),
         function is not None,
-        "typescript" if parsed.typescript else "javascript",
-        tuple(outline.order),
-        source,
+        kind,
+        declared,
+        parsed.source,
         edited,
     )

@@ -59,6 +59,9 @@ class Edits:
         self.source = source
         self._items: list[tuple[int, int, int, int, bytes]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
     def open(self, at: int, text: str) -> None:
         """Insert before what begins at `at`."""
         self._items.append((at, _OPEN, len(self._items), at, text.encode()))

@@ -22,7 +22,7 @@ class Program:
     boxed: bool = False  # the last script's value is [value], or a Promise of [value]
     kind: Kind = "javascript"
     declared: tuple[str, ...] = ()  # top-level names, in order, each once
-    _sent: str = field(default="", repr=False)
+    _source: bytes = field(default=b"", repr=False)  # as sent, each line break an LF or CRLF
     _edited: Edited | None = field(default=None, repr=False)
 
     def locate(self, line: int, column: int, script: int = -1) -> tuple[int, int]:
@@ -37,7 +37,7 @@ class Program:
             Line and column, 1-based, the column in code points. A position past the end of the
             source (in what was added behind it) becomes the end of the source.
         """
-        sent = self._sent.encode("utf-8", "replace")
+        sent = self._source
         text = sent if self._edited is None else self._edited.text
         start = 0
         for _ in range(line - 1):

@@ -126,7 +126,7 @@ def redeclared(edits: Edits, name: Node) -> None:
     """
     edits.blank(0, name.start_byte)
     edits.open(name.start_byte, f"let {text_of(name)};let ")
-    edits.blank(name.end_byte, len(edits.source))
+    edits.blank(name.end_byte, len(edits.source), ";")
 
 
 def _simple_parameters(parameters: Node) -> bool:

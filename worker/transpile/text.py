@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[ \t]*")
+_FENCED = re.compile(r"\s*(?:```|~~~)")
 _LANGUAGES = frozenset(
     ("", "js", "jsx", "mjs", "cjs", "javascript", "ecmascript", "node", "es6", "quickjs")
     + ("ts", "tsx", "mts", "cts", "typescript")
@@ -22,9 +23,9 @@ SEPARATORS = re.compile(b"\xe2\x80[\xa8\xa9]")  # U+2028 and U+2029
 
 def without_fence(source: str) -> str:
     """Blank the lines of one Markdown fence if it surrounds the whole text, else change nothing."""
-    head = len(source) - len(source.lstrip())
-    if not source.startswith(("```", "~~~"), head):
+    if _FENCED.match(source) is None:
         return source
+    head = len(source) - len(source.lstrip())
     body = source.find("\n", head)
     opening = _FENCE.fullmatch(source[head:body].rstrip())
     tail = len(source.rstrip())
