@@ -37,7 +37,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev
+types: $(VENV)/.installed $(VENV)/.dev
 	$(BIN)/mypy
 
 # From another directory: import-linter puts the current one in front of the installed package.
@@ -61,21 +61,18 @@ $(VENV)/bin/pip:
 		"$(PYTHON)" -m venv --clear --without-pip $(VENV); \
 		"$(PYTHON)" -m pip --quiet --python $(VENV)/bin/python install pip; }
 
-# Dependencies: only when pyproject.toml has changed.
-$(VENV)/.runtime: pyproject.toml | $(VENV)/bin/pip
-	$(PIP) install .
-	@touch $@
-
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/pip
-	$(PIP) install '.[dev]'
-	@touch $@ $(VENV)/.runtime
-
-# The wheel itself: whenever a source has. setuptools would pack what it finds in an old build/.
-$(VENV)/.installed: $(SOURCES) pyproject.toml README.md LICENSE | $(VENV)/.runtime
+# The wheel: whenever a source has changed. setuptools would pack what it finds in an old build/.
+# What it depends on: only when pyproject.toml has.
+$(VENV)/.installed: $(SOURCES) pyproject.toml README.md LICENSE | $(VENV)/bin/pip
 	@rm -rf build $(VENV)/wheel
 	$(PIP) wheel --no-deps --wheel-dir $(VENV)/wheel .
 	$(PIP) install --no-deps --force-reinstall $(VENV)/wheel/*.whl
+	@[ $(VENV)/.dependencies -nt pyproject.toml ] || $(PIP) install $(VENV)/wheel/*.whl
 	@rm -rf build
+	@touch $(VENV)/.dependencies $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.installed
+	$(PIP) install "$$(echo $(VENV)/wheel/*.whl)[dev]"
 	@touch $@
 
 clean:

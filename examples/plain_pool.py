@@ -11,8 +11,8 @@ from qjs_pool import Limits, Pool
 
 # What a model might write, turn by turn. The last one goes wrong on purpose.
 TURNS = (
-    "const seen = new Map(); const add = (word: string) => seen.set(word, (seen.get(word) ?? 0) + 1);",
-    "topic.split(' ').forEach(add); [...seen].filter(([, times]) => times > 1).map(([word]) => word)",
+    "const seen = new Map<string, number>(); const words: string[] = topic.split(' ');",
+    "for (const word of words) seen.set(word, (seen.get(word) ?? 0) + 1); seen",
     "seen.clear(); const hoard = []; for (;;) hoard.push(new ArrayBuffer(1 << 20))",
     "seen.size",
 )

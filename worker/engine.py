@@ -9,7 +9,7 @@ Whatever a guest throws stays inside the prelude and comes back as data.
 """
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -184,18 +184,30 @@ class Engine:
 
     # --- the session -----------------------------------------------------------------------------
 
-    def preload(self, source: str, *, cpu_s: float | None = None) -> None:
-        """Run the host's own code into the base image, then freeze what it made.
+    def preload(
+        self, scripts: Sequence[str], *, boxed: bool = False, cpu_s: float | None = None
+    ) -> None:
+        """Run the host's own program into the base image, then freeze what it made.
 
         Raises:
             ValueError: the code threw, did not settle or took longer than `cpu_s`.
         """
         self.set_cpu(cpu_s)
         try:
-            self.run(source, first=True, last=True, boxed=False, want_value=False)
+            last = len(scripts) - 1
+            for index, script in enumerate(scripts):
+                self.run(
+                    script,
+                    first=index == 0,
+                    last=index == last,
+                    boxed=boxed and index == last,
+                    want_value=False,
+                )
             while self.run_job():
                 pass
             status = self.poll(0.0)
+            if not status.settled or status.calls_open:
+                raise ValueError("preload code must not wait for anything")
             outcome = self.finish()
         except Interrupted:
             raise ValueError(f"preload code ran longer than {cpu_s} s") from None
@@ -203,8 +215,6 @@ class Engine:
             self.set_cpu(None)
         if outcome.error is not None:
             raise ValueError(f"preload code threw {outcome.error.name}: {outcome.error.message}")
-        if not status.settled or status.calls_open:
-            raise ValueError("preload code must not wait for anything")
         _enter(self._freeze_base)
         self._context.gc()
         self._base_bytes = self._malloc_bytes()

@@ -22,8 +22,13 @@ from .engine import Engine
 from .functions import load_functions
 from .lockdown import prepare_zygote, spawn_anchor
 from .sockets import adopt_packet_socket, receive
+from .transpile import transpile
 
 _PRELOAD_CPU_S: Final = 10.0
+
+
+class _Unusable(Exception):
+    """What the host wants in the base image cannot be there; the message says why."""
 
 
 def main(supervisor_fd: int) -> NoReturn:
@@ -36,6 +41,9 @@ def main(supervisor_fd: int) -> NoReturn:
     time.tzset()
     try:
         _serve(supervisor)
+    except _Unusable as error:
+        _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, {}, str(error)))
+        os._exit(1)
     except BaseException:
         problem = traceback.format_exc()[-4000:]
         _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, {}, problem))
@@ -52,10 +60,14 @@ def _serve(supervisor: socket.socket) -> None:
         raise ProtocolError(f"expected Base, got {type(base).__name__}")
     known = set(sys.path)
     sys.path += [entry for entry in base.sys_path if entry not in known]
-    functions = load_functions(base.functions)
     engine = Engine()
-    if base.preload:
-        engine.preload(base.preload, cpu_s=_PRELOAD_CPU_S)
+    try:
+        functions = load_functions(base.functions)
+        if base.preload:
+            program = transpile(base.preload)
+            engine.preload(program.scripts, boxed=program.boxed, cpu_s=_PRELOAD_CPU_S)
+    except (RuntimeError, ValueError) as error:
+        raise _Unusable(str(error)) from error
     skip = frozenset(base.skip_layers)
     layers = prepare_zygote(skip)
     # Anchors are reaped by the kernel: nobody asks us how one ended, the host holds a pidfd.

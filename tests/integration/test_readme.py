@@ -2,11 +2,11 @@
 
 How the pages are written:
 - a `text` block right after a `python` block is what that prints;
-- in a `console` block, `$ ` lines are commands and the lines below each are its output, both streams
-  together, `[exit status N]` at its end if N is not 0. `...` stands for any text. Commands of make are
-  only looked up: running the tests from the tests has no end;
-- a `js` or `ts` block is a program, cut after each `// => text` into the evals of one session. With
-  `<!-- file: NAME -->` above it, it is a file that the page's commands find.
+- in a `console` block, `$ ` lines are commands and the lines below each are its output, both
+  streams together, `[exit status N]` at its end if N is not 0. `...` stands for any text. Commands
+  of make are only looked up: running the tests from the tests has no end;
+- a `js` or `ts` block is a program, cut after each `// => text` into the evals of one session.
+  With `<!-- file: NAME -->` above it, it is a file that the page's commands find.
 """
 
 from __future__ import annotations

@@ -5,19 +5,14 @@
 //
 // Getters are read here and may run guest code; all bookkeeping is therefore saved around a nested
 // encoding (a getter that calls a tool), and counts stop a bomb while it is encoded.
-const { encodeFailure, encodeValue } = (() => {
-  const P = primordials;
+const { encodeFailure, encodeValue, encoder } = (() => {
   const {
-    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, DatePrototypeGetTime,
-    JSONStringify, MapIteratorPrototypeNext, MapPrototypeEntries, NumberIsSafeInteger, ObjectIs,
-    ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf, SetIteratorPrototypeNext,
-    SetPrototypeValues, StringPrototypeIndexOf, TypedArrayPrototypeGetLength,
-  } = P;
+    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString,     JSONStringify, NumberIsSafeInteger, ObjectIs,
+    ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf, StringPrototypeIncludes, StringPrototypeIndexOf,
+    StringPrototypeSlice,
+  } = primordials;
 
   const MAX_DEPTH = 200;
-  // Dates that Python's datetime can hold: years 1 to 9999.
-  const MIN_DATE_MS = -62135596800000;
-  const MAX_DATE_MS = 253402300799999;
 
   // Text is collected as tokens and joined now and then: a store costs a tenth of a concatenation.
   // Strings are written unescaped at first; a batch of them is checked by one native call, since
@@ -217,6 +212,43 @@ const { encodeFailure, encodeValue } = (() => {
     tokens[count++] = "]]}";
   }
 
+  // Long lists of scalars and of flat records, which is what programs hand over, go through one native
+  // call per batch. What is checked is what is written: a record is copied first, so that a getter
+  // runs once and can't answer differently the second time.
+  const BATCH_ITEMS = 200;
+  const BATCH_UNITS = 65536;
+
+  function isSimpleNumber(value) {
+    if ((value | 0) === value) return value !== 0 || 1 / value > 0;
+    return value - value === 0 && (value % 1 !== 0 || NumberIsSafeInteger(value));
+  }
+
+  // Text units of a record of which JSON.stringify writes just what we would; -1 if it isn't one.
+  function simpleRecordUnits(record) {
+    const keys = ObjectKeys(record);
+    const size = keys.length;
+    if (size === 0) return 2;
+    if (keys[0] === "$") return -1;
+    let units = 4 * size;
+    for (let i = 0; i < size; i++) {
+      const key = keys[i];
+      const value = record[key];
+      switch (typeof value) {
+        case "string": units += value.length; break;
+        case "number":
+          if (((value | 0) !== value || value === 0) && !isSimpleNumber(value)) return -1;
+          units += 8;
+          break;
+        case "boolean": units += 5; break;
+        default:
+              if (value !== null) return -1;
+      }
+      units += key.length;
+    }
+    nodesLeft -= 2 * size;
+    return units;
+  }
+
   function encodeArray(array, depth) {
     const { length } = array;
     // Whatever the items are, there are too many of them.
@@ -225,88 +257,80 @@ const { encodeFailure, encodeValue } = (() => {
       tooLarge();
     }
     tokens[count++] = "[";
+    if (length < 4 || depth + 1 >= MAX_DEPTH) {
+      for (let i = 0; i < length; i++) {
+        if (i !== 0) tokens[count++] = ",";
+        encode(array[i], depth + 1);
+      }
+    } else {
+      encodeLongArray(array, length, depth);
+    }
+    tokens[count++] = "]";
+  }
+
+  function encodeLongArray(array, length, depth) {
+    const batch = newList();
+    let size = 0;
+    let units = 0;
+    let isFirst = true;
     for (let i = 0; i < length; i++) {
-      if (i !== 0) tokens[count++] = ",";
-      encode(array[i], depth + 1);
+      const item = array[i];
+      let added = -1;
+      let written = item;
+      switch (typeof item) {
+        case "number": if (isSimpleNumber(item)) added = 8; break;
+        case "string": added = item.length; break;
+        case "boolean": added = 5; break;
+        case "object":
+          if (item === null) {
+            added = 4;
+          } else if (ReflectGetPrototypeOf(item) === ObjectPrototype) {
+            written = { __proto__: null, ...item };
+            added = simpleRecordUnits(written);
+          }
+      }
+      if (added >= 0) {
+        nodesLeft--;
+        batch[size++] = written;
+        units += added;
+        if (size < BATCH_ITEMS && units < BATCH_UNITS) continue;
+      }
+      if (size !== 0) {
+        emitBatch(batch, size, units, isFirst, depth);
+        isFirst = false;
+        size = 0;
+        units = 0;
+      }
+      if (added < 0) {
+        if (!isFirst) tokens[count++] = ",";
+        isFirst = false;
+        if (written === item) {
+          encode(item, depth + 1);
+        } else {
+          nodesLeft--;
+          enter(item, depth + 1);
+          encodePlain(written, depth + 1);
+        }
+      }
     }
-    tokens[count++] = "]";
+    if (size !== 0) emitBatch(batch, size, units, isFirst, depth);
   }
 
-  function encodeMap(map, depth) {
-    const iterator = MapPrototypeEntries(map);
-    tokens[count++] = '{"$":["map",[';
-    // A getter may add entries while we go: the node count ends that.
-    for (let i = 0; ; i++) {
-      const { done, value: pair } = MapIteratorPrototypeNext(iterator);
-      if (done) break;
-      tokens[count++] = i === 0 ? "[" : ",[";
-      nodesLeft--;
-      encode(pair[0], depth + 1);
-      tokens[count++] = ",";
-      encode(pair[1], depth + 1);
-      tokens[count++] = "]";
-    }
-    tokens[count++] = "]]}";
-  }
-
-  function encodeSet(set, depth) {
-    const iterator = SetPrototypeValues(set);
-    tokens[count++] = "[";
-    for (let i = 0; ; i++) {
-      const { done, value } = SetIteratorPrototypeNext(iterator);
-      if (done) break;
-      if (i !== 0) tokens[count++] = ",";
-      encode(value, depth + 1);
-    }
-    tokens[count++] = "]";
-  }
-
-  function encodeError(error) {
-    const { name, message, stack } = describeThrown(error);
-    nodesLeft -= 3;
-    tokens[count++] = `{"$":["error",${quote(name)},${quote(message)},${quote(stack)}]}`;
-    flush();
-  }
-
-  function encodeDate(date) {
-    const ms = DatePrototypeGetTime(date);
-    tokens[count++] = ms >= MIN_DATE_MS && ms <= MAX_DATE_MS ? `{"$":["date",${ms}]}` : "null";
-  }
-
-  function encodeBytes(bytes) {
-    if (bytes === null) {
-      tokens[count++] = "null"; // a detached or shrunk buffer
+  function emitBatch(batch, size, units, isFirst, depth) {
+    if (nodesLeft < 0 || units > 2 * bytesLeft + 1000) tooLarge();
+    batch.length = size;
+    const json = JSONStringify(batch);
+    if (StringPrototypeIncludes(json, "\\ud")) {
+      // Perhaps a lone surrogate. The nodes are counted twice then; rare enough.
+      for (let i = 0; i < size; i++) {
+        if (!isFirst || i !== 0) tokens[count++] = ",";
+        encode(batch[i], depth + 1);
+      }
       return;
     }
-    if (TypedArrayPrototypeGetLength(bytes) > bytesLeft) tooLarge();
-    tokens[count++] = `{"$":["bytes","${base64(bytes)}"]}`;
+    if (!isFirst) tokens[count++] = ",";
+    tokens[count++] = StringPrototypeSlice(json, 1, -1);
     flush();
-  }
-
-  function encodeKind(object, depth) {
-    const custom = customText(object);
-    if (custom !== undefined) {
-      emitString(custom);
-      return;
-    }
-    switch (kindOf(object)) {
-      case "Array": encodeArray(object, depth); break;
-      case "Map": encodeMap(object, depth); break;
-      case "Set": encodeSet(object, depth); break;
-      case "Date": encodeDate(object); break;
-      case "Error": encodeError(object); break;
-      case "TypedArray": case "ArrayBuffer": case "DataView": encodeBytes(bytesOfBuffer(object)); break;
-      case "Number": encode(P.NumberPrototypeValueOf(object), depth); break;
-      case "String": encode(P.StringPrototypeValueOf(object), depth); break;
-      case "Boolean": encode(P.BooleanPrototypeValueOf(object), depth); break;
-      case "BigInt": encode(P.BigIntPrototypeValueOf(object), depth); break;
-      case "Symbol": encode(P.SymbolPrototypeValueOf(object), depth); break;
-      // These hold nothing that could be read: their text says at least what they are.
-      case "RegExp": case "Promise": case "WeakMap": case "WeakSet": case "WeakRef":
-        emitString(formatText(object, 1000));
-        break;
-      default: encodePlain(object, depth);
-    }
   }
 
   // The JSON text of a value; throws what `encodeFailure` explains.
@@ -351,5 +375,21 @@ const { encodeFailure, encodeValue } = (() => {
     };
   }
 
-  return { __proto__: null, encodeFailure, encodeValue };
+  // For 41-value-kinds.js, which writes to the same text.
+  const encoder = {
+    __proto__: null,
+    encode,
+    encodeArray,
+    encodePlain,
+    emitString,
+    put(text) {
+      if (text.length > bytesLeft) tooLarge();
+      tokens[count++] = text;
+      if (text.length > LONG_UNITS) flush();
+    },
+    spend(nodes) { nodesLeft -= nodes; },
+    requireBytes(bytes) { if (bytes > bytesLeft) tooLarge(); },
+  };
+
+  return { __proto__: null, encodeFailure, encodeValue, encoder };
 })();
