@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import re
 import select
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -32,8 +33,10 @@ GRACE_S: Final = 0.25
 REPORT_S: Final = 2.0
 # What a worker gets to stand, on a machine that swaps.
 STAND_S: Final = 20.0
-_RETRIES: Final = 3
+# How long a cancelled operation may hold its thread or event loop up, at most.
+_STOP_S: Final = 0.01
 
+_UNPRINTABLE: Final = re.compile(r"[^\n\t -~\xa0-\U0010ffff]")
 _worker_log: Final = logging.getLogger("qjs_pool.worker")
 
 
@@ -112,7 +115,12 @@ class Conversation:
     """One link, and where we stand on it. Made anew when a session gets another family."""
 
     def __init__(
-        self, link: Link, poller: select.epoll, max_frame_bytes: int, relay: Relay | None
+        self,
+        link: Link,
+        poller: select.epoll,
+        max_frame_bytes: int,
+        relay: Relay | None,
+        check: Callable[[wire.EvalDone], None],
     ) -> None:
         self.link = link
         self.refused: wire.Refused | None = None
@@ -122,6 +130,7 @@ class Conversation:
         self.leaving = False  # it said that it leaves: a death is to come
         self.uncommitted = False  # acknowledged, and not yet secured by a checkpoint
         self._relay = relay
+        self._check = check
         self._poller = poller
         self._max_frame_bytes = max_frame_bytes
         self._decoder = FrameDecoder(max_frame_bytes)
@@ -174,6 +183,17 @@ class Conversation:
         else:
             # The one we know of may be the keeper by now: wait for the new one's Ready.
             self._kill_when_standing = True
+
+    def stop(self) -> None:
+        """Nobody waits for the answer any more: the guest must not go on."""
+        self.look()
+        # The worker that the last checkpoint left stands within a millisecond, as a rule. Without
+        # its Ready there is nobody to kill, and nobody who would do it later.
+        end = time.monotonic() + _STOP_S
+        while not (self.standing or self.death) and (left := end - time.monotonic()) > 0:
+            self._absorb(self._poller.poll(left))
+        self.kill(Cause.INTERRUPT)
+        self.leaving = True
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -332,12 +352,15 @@ class Conversation:
     def _take(self, message: wire.FromWorker) -> None:
         self._channel.receives(message)
         if isinstance(message, wire.Log):
-            _worker_log.log(message.level, "%s", message.text)
+            # Indented and without control characters: a worker cannot forge a line of its own.
+            _worker_log.log(message.level, "%s", _UNPRINTABLE.sub("?", message.text).replace("\n", "\n  | "))
         elif isinstance(message, wire.ToolCall):
             if self._relay is None:
                 raise ProtocolError("a tool call in a session without tools")
             self._relay.call(message)
         else:
+            if isinstance(message, wire.EvalDone):
+                self._check(message)
             self._answer = message
             self.leaving = isinstance(message, wire.EvalDone) and message.state == "lost"
 

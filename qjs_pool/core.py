@@ -19,7 +19,7 @@ from .limits import MiB
 from .link import Link
 from .options import SessionOptions
 from .relay import Relay
-from .result import EvalResult, SessionState, Usage
+from .result import EvalResult, SessionState, Usage, check_caps
 from .supervisor import raise_refused
 from .tools import Toolbox
 from .turnstile import Turnstile
@@ -142,9 +142,15 @@ class Core:
         """Run one program; whatever the guest does comes back as data."""
         started = time.monotonic()
         limits = self.options.limits
-        owed = self.relay.begin()
+        owed: list[wire.ToolAnswer] = []
+        before: Conversation | None = None
         for attempt in range(_ATTEMPTS):
             talk = yield from self._settle()
+            if before is None:
+                owed = self.relay.begin()
+            elif talk is not before:
+                owed = []  # whoever waited for them is lost
+            before = talk
             self._evals += 1
             request = wire.Eval(
                 self._evals, code, cpu_s, limits.wall, limits.host_calls, want_value
@@ -156,9 +162,8 @@ class Core:
             finally:
                 self._running = False
                 if outcome is None:  # cancelled, or Ctrl-C: the guest must not go on
-                    talk.kill(Cause.INTERRUPT)
-                    talk.leaving = True
-                    self.relay.end(cancel=True)
+                    talk.stop()
+                    self.relay.end(cancel=True, undone=True)
             if (
                 isinstance(outcome, Death)
                 and attempt < _ATTEMPTS - 1
@@ -173,7 +178,7 @@ class Core:
             talk.leaving = isinstance(outcome, Death)
             if isinstance(outcome, wire.EvalDone):
                 self._finished(talk, outcome, wall_s)
-            self.relay.end(cancel=True)
+            self.relay.end(cancel=True, undone=isinstance(outcome, Death))
             raise self.relay.failure
         if isinstance(outcome, Death):
             talk.leaving = True  # this result tells it
@@ -197,12 +202,10 @@ class Core:
         assert talk is not None
         link, ends = talk.link.sibling()
         copy = Core(options, self._obtain, self.relay.copy)
-        copy._talk = Conversation(link, copy.poller, options.max_frame_bytes, copy.relay)
+        copy._talk = copy._converse(link)
         copy._evals = self._evals
         try:
-            problem = yield from self._request(
-                wire.Fork
-            )
+            problem = yield from self._request(wire.Fork)
             if problem is not None or self._talk is not talk or not talk.link.send_sockets(ends):
                 raise SpawnError(f"the session could not be copied: {problem or 'it died'}")
         except BaseException:
@@ -229,6 +232,7 @@ class Core:
     def reset(self) -> Steps[None]:
         """Go on in a new worker, with nothing of the old state."""
         self._drop()
+        self.relay.forget()
         self._notes.clear()
         yield from self._settle()
 
@@ -241,9 +245,7 @@ class Core:
                 raise SessionClosed("the session is closed; open another with pool.session()")
             talk = self._talk
             if talk is None:
-                talk = self._talk = Conversation(
-                    self._obtain(), self.poller, self.options.max_frame_bytes, self.relay
-                )
+                talk = self._talk = self._converse(self._obtain())
                 self._opened = False
             else:
                 talk.look()
@@ -258,6 +260,15 @@ class Core:
                 return talk
         self._drop()
         raise SpawnError(f"no worker stayed alive in {_ATTEMPTS} attempts")
+
+    def _converse(self, link: Link) -> Conversation:
+        return Conversation(
+            link,
+            self.poller,
+            self.options.max_frame_bytes,
+            self.relay,
+            lambda done: check_caps(done, self.options.limits),
+        )
 
     def _open(self, talk: Conversation) -> Steps[None]:
         yield from talk.stand()
@@ -292,6 +303,7 @@ class Core:
                 f"({describe_death(death.status, death.peak_rss_bytes)})"
             )
         self._drop()
+        self.relay.forget()
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None
@@ -343,13 +355,15 @@ class Core:
             error = GuestError(error.name, f"{error.message}; {remark}", error.stack)
         # First settled wins: a value leaves calls running. Without one they have no purpose left.
         stopped = error is not None and error.name in ("Timeout", "Deadlock")
-        calls, remarks = self.relay.end(cancel=state != "kept" or stopped)
+        calls, remarks = self.relay.end(
+            cancel=state != "kept" or stopped, undone=state == "rolled_back"
+        )
         return EvalResult(
             text=done.text,
             stdout=done.stdout,
             error=error,
             state=state,
-            usage=Usage(done.cpu_s, wall_s, done.peak_rss_bytes, len(calls)),
+            usage=Usage(done.cpu_s, wall_s, done.peak_rss_bytes, self.relay.made),
             kind=done.kind,
             notes=(*notes, *done.notes, *remarks),
             calls=calls,
@@ -380,13 +394,13 @@ class Core:
                 name, message = "WorkerCrashed", how
         remark = _ROLLED_BACK if state == "rolled_back" else _RESET
         notes = self._take_notes()
-        calls, remarks = self.relay.end(cancel=True)
+        calls, remarks = self.relay.end(cancel=True, undone=state == "rolled_back")
         return EvalResult(
             text="",
             stdout="",
             error=GuestError(name, f"{message}; {remark}"),
             state=state,
-            usage=Usage(min(death.cpu_s, wall_s), wall_s, death.peak_rss_bytes, len(calls)),
+            usage=Usage(min(death.cpu_s, wall_s), wall_s, death.peak_rss_bytes, self.relay.made),
             notes=(*notes, *remarks),
             calls=calls,
         )

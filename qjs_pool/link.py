@@ -12,9 +12,11 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 from typing import Any, Final
 
+from .errors import SpawnError
 from .wire import ProtocolError
 from .wire import messages as wire
 
@@ -26,6 +28,9 @@ _INT: Final = struct.Struct("i")
 # Exactly what is expected, not a byte more: room to spare would be filled with descriptors that
 # a worker sends along, and each would then be open in this process.
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_INT.size)
+# A session and its copies share one bound of processes (MAX_PROCESSES in the worker's serve.py),
+# set before the guest runs since nothing in the sandbox may raise a limit: 8, and 5 per copy.
+MAX_MEMBERS: Final = 5
 _DATAGRAM_BYTES: Final = 1 << 14
 _READ_BYTES: Final = 1 << 18
 
@@ -33,22 +38,28 @@ _READ_BYTES: Final = 1 << 18
 class Sender:
     """A process that the kernel vouched for: its pid, and a pidfd that is ours to close."""
 
-    __slots__ = ("fd", "pid")
+    __slots__ = ("_lock", "fd", "pid")
 
     def __init__(self, pid: int, fd: int) -> None:
         self.pid = pid
         self.fd = fd
+        # Kills come from any thread; a number that was closed meanwhile may be another's by now.
+        self._lock = threading.Lock()
 
     def alive(self) -> bool:
         """Whether the process has not ended yet."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        return not poll.poll(0)
+        with self._lock:
+            if self.fd < 0:
+                return False
+            poll = select.poll()
+            poll.register(self.fd, select.POLLIN)
+            return not poll.poll(0)
 
     def kill(self) -> None:
         """SIGKILL; nothing happens if it has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.fd, signal.SIGKILL)
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self.fd >= 0:
+                signal.pidfd_send_signal(self.fd, signal.SIGKILL)
 
     def cpu_s(self) -> float | None:
         """CPU seconds it has used since it was forked; None if it has ended."""
@@ -59,9 +70,10 @@ class Sender:
             return None
 
     def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        with self._lock:
+            if self.fd >= 0:
+                os.close(self.fd)
+                self.fd = -1
 
 
 def socket_pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
@@ -120,12 +132,13 @@ def receive_vouched(sock: socket.socket) -> tuple[bytes, Sender | None] | None:
 class Family:
     """A session and its copies: one anchor, killed as one."""
 
-    __slots__ = ("_leash", "anchor", "in_namespace", "members")
+    __slots__ = ("_leash", "_lock", "anchor", "in_namespace", "members")
 
     def __init__(self, leash: socket.socket) -> None:
         self._leash = leash
         self.anchor: Sender | None = None
         self.members = 1
+        self._lock = threading.Lock()
         self.in_namespace = False  # whether killing the anchor alone removes everything
 
     def fileno(self) -> int:
@@ -165,10 +178,20 @@ class Family:
                 os.killpg(self.anchor.pid, signal.SIGKILL)
         self.anchor.kill()
 
+    def join(self) -> bool:
+        """Room for another member; False when there is none."""
+        with self._lock:
+            if self.members >= MAX_MEMBERS:
+                return False
+            self.members += 1
+            return True
+
     def leave(self) -> None:
         """A member is closed; the last one ends the family."""
-        self.members -= 1
-        if self.members <= 0:
+        with self._lock:
+            self.members -= 1
+            last = self.members <= 0
+        if last:
             self.kill()
             self.abandon()
 
@@ -260,7 +283,12 @@ class Link:
         return True
 
     def sibling(self) -> tuple[Link, list[socket.socket]]:
-        """The link of a copy to be, and the far ends of its data and control sockets."""
+        """The link of a copy to be, and the far ends of its data and control sockets.
+
+        Raises:
+            OSError: no descriptors left.
+            SpawnError: the family is as large as it may be.
+        """
         data, data_end = socket_pair(socket.SOCK_STREAM)
         try:
             control, control_end = vouching_pair()
@@ -268,7 +296,13 @@ class Link:
             data.close()
             data_end.close()
             raise
-        self.family.members += 1
+        if not self.family.join():
+            for end in (data, data_end, control, control_end):
+                end.close()
+            raise SpawnError(
+                f"a session and its copies are at most {MAX_MEMBERS} at a time, as they share one "
+                f"bound of processes; close one of them, or open another session"
+            )
         return Link(self.family, data, control, original=False), [data_end, control_end]
 
     def send_sockets(self, ends: list[socket.socket]) -> bool:

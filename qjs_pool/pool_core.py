@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 from . import descriptors
 from .core import Core
 from .errors import PoolExhausted, SessionClosed, UsageError
-from .isolation import required_layers
+from .wire.layers import required_layers
 from .limits import Limits, seconds_or_error
 from .link import Link
 from .modules import checked_modules
@@ -144,6 +144,7 @@ class PoolCore:
     def adopt(self, core: Core) -> None:
         """Take a session into the pool's keeping."""
         with self._lock:
+            self.check_open()
             self._cores.add(core)
             self.counters["sessions_opened"] += 1
 
@@ -282,6 +283,7 @@ class PoolCore:
             idle, self._idle = list(self._idle), deque()
         for core in cores:
             core.close()
+            self.slots.leave()  # whoever waits for a slot is let in, to find the pool closed
         for link in idle:
             link.close()
         self.supervisor.close()

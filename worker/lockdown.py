@@ -19,21 +19,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Final
+
+from qjs_pool.wire.layers import LAYERS
 
 from . import landlock, linux, seccomp
 
 if sys.platform != "win32":
     import resource
 
-Isolation = Literal["auto", "strict", "best-effort"]
-
-LAYERS: Final = (
-    "rlimits", "no_new_privs", "capabilities", "uid", "non_dumpable", "seccomp", "landlock",
-    "user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "process_bound",
-    "oom_score",
-)  # fmt: skip
-_NEVER_MISSING: Final = frozenset(LAYERS[:5])
 _ON: Final = "on"
 
 NOBODY: Final = 65534
@@ -78,15 +72,6 @@ class Plan:
     keep_fds: tuple[int, ...]
     required: frozenset[str] = frozenset()
     skip: frozenset[str] = frozenset()  # for tests and diagnosis: leave these layers out
-
-
-def required_layers(isolation: Isolation) -> frozenset[str]:
-    """The layers without which a worker must not serve, by isolation mode."""
-    if isolation == "strict":
-        return frozenset(LAYERS)
-    if isolation == "auto":
-        return _NEVER_MISSING | {"seccomp"}
-    return _NEVER_MISSING
 
 
 # --- in the zygote -----------------------------------------------------------------------------

@@ -23,7 +23,11 @@ from .lockdown import LayerFailure, Plan, confine
 from .sockets import adopt_packet_socket, adopt_stream_socket, receive
 
 _READ_BYTES: Final = 1 << 16
+# For a session and four copies of it: the anchor and its zombies, and for each member the keeper,
+# the worker and the one that a checkpoint forks. Fixed here, as nothing in the sandbox may raise a
+# limit later; low, as a worker that was taken over has the memory limit once for each process.
 MAX_PROCESSES: Final = 28
+_NO_PROCESS: Final = "no process is left for it under the session's bound"
 MAX_FILES: Final = 32
 
 
@@ -153,26 +157,41 @@ class Worker:
 
     def _fork(self, message: wire.Fork) -> None:
         """Make an independent copy of the session, on the two sockets that the host sends next."""
-        # The descriptors come alone, after this answer: glued to other bytes of the stream
-        # they could be read, and lost, by a plain recv.
-        self.send(wire.Done(message.request_id, None))
-        _, fds = receive(self._line.data, max_fds=2, max_bytes=1)
-        if len(fds) != 2:
-            raise ProtocolError("a fork needs two sockets")
-        middle = os.fork()
-        if middle == 0:
-            # Two forks: the copy becomes the anchor's child, so that its end is nobody's
-            # business here and this worker never has a child that it does not wait for.
-            if os.fork():
-                os._exit(0)
-            self._become_copy(fds)
+        stands_read, stands_write = os.pipe()
+        # Two forks: the copy becomes the anchor's child, so that its end is nobody's business
+        # here and this worker never has a child that it does not wait for.
+        try:
+            middle = os.fork()
+        except BlockingIOError:
+            os.close(stands_read)
+            os.close(stands_write)
+            self.send(wire.Done(message.request_id, _NO_PROCESS))
             return
-        for fd in fds:
-            os.close(fd)
+        if middle == 0:
+            try:
+                if os.fork():
+                    os._exit(0)
+            except BlockingIOError:
+                os._exit(wire.EXIT_INTERNAL)
+            os.close(stands_read)
+            self._become_copy(stands_write)
+            return
+        os.close(stands_write)
         os.waitpid(middle, 0)
+        # The answer comes when there is a process for the copy, and the descriptors alone after
+        # it: glued to other bytes of the stream they could be read, and lost, by a plain recv.
+        problem = None if os.read(stands_read, 1) else _NO_PROCESS
+        self.send(wire.Done(message.request_id, problem))
+        os.read(stands_read, 1)  # its end: the copy has its descriptors, the stream is ours again
+        os.close(stands_read)
 
-    def _become_copy(self, fds: list[int]) -> None:
+    def _become_copy(self, stands: int) -> None:
+        os.write(stands, b"s")
         old = self._line
+        _, fds = receive(old.data, max_fds=2, max_bytes=1)
+        os.close(stands)
+        if len(fds) != 2:
+            os._exit(wire.EXIT_LEFT)  # the host has changed its mind, or died
         old.data.close()
         old.control.close()
         if old.seat is not None:

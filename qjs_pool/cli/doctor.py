@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import QjsPoolError
-from ..isolation import LAYERS, required_layers
+from ..wire.layers import LAYERS, required_layers
 from ..pool import Pool
 from .output import console
 

@@ -614,7 +614,7 @@ def _be_worker(
             memory_bytes=64 << 20,
             stack_bytes=1 << 20,
             cpu_total_s=1,
-            max_processes=MAX_PROCESSES,
+            max_processes=spec.get("max_processes", MAX_PROCESSES),
             max_files=64,
             keep_fds=(report_fd, *scene.keep),
             required=frozenset(spec["required"]),

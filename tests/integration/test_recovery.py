@@ -147,6 +147,7 @@ def test_worker_that_dies_while_it_waits_for_a_tool_is_reported_at_once(
 
     with pool.session(tools={"slow": slow}) as session:
         session.eval("let n = 1; const next = (() => { let k = 10; return () => ++k })(); next()")
+        assert session.pid  # it stands, so that the kill meets the one that waits
         running = start(lambda: session.eval("n = 2; n = await tools.slow({})"))
         assert called.wait(10)
         _end(session, how)

@@ -24,7 +24,7 @@ from qjs_pool import Limits, Pool
 from qjs_pool.cli.doctor import doctor
 from qjs_pool.cli.lines import is_open
 from qjs_pool.cli.options import parse_seconds, parse_size
-from qjs_pool.isolation import LAYERS
+from qjs_pool.wire.layers import LAYERS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _WAIT_S: Final = 60.0

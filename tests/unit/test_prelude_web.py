@@ -26,6 +26,8 @@ class Guest:
         self.engine.set_limits(
             result_chars=100_000, console_chars=100_000, value_bytes=1 << 24, value_nodes=1_000_000
         )
+        # A loop in the prelude shall fail its test, not hang it.
+        self.engine.set_cpu(20.0)
         self.now_ms = 5_000.0
         if options:
             self.engine.configure_with(options)
@@ -453,6 +455,16 @@ def test_long_texts_survive_both_ways(guest: Guest, size: int) -> None:
 )
 def test_text_coders_refuse_what_they_cannot_do(guest: Guest, program: str, name: str) -> None:
     assert guest.error(program)[0] == name
+
+
+def test_a_byte_order_mark_is_taken_off_the_first_piece_only(guest: Guest) -> None:
+    assert (
+        guest.value("""
+        const mark = new Uint8Array([0xef, 0xbb, 0xbf, 0x61]), d = new TextDecoder()
+        d.decode(mark, { stream: true }) + d.decode(mark)
+    """)
+        == "a\ufeffa"
+    )
 
 
 def test_a_byte_order_mark_is_taken_off_once_unless_asked_for(guest: Guest) -> None:

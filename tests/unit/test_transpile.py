@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from qjs_pool.worker.transpile import transpile
 
 from .transpile_cases import Repl, needs_columns, needs_static_blocks, run
@@ -27,17 +26,28 @@ from .transpile_cases import Repl, needs_columns, needs_static_blocks, run
         (["function sq(a) { return a * a }", "sq(9)"], "81"),
         (["async function f() { return 1 }", "await f()"], "1"),
         (["function* g() { yield 4 }", "[...g()]"], "[4]"),
-        (["const { a, b: [c, ...d], e = 5, ...f } = { a: 1, b: [2, 3], g: 6 }",
-          "[a, c, d, e, f]"], '[1,2,[3],5,{"g":6}]'),
+        (
+            [
+                "const { a, b: [c, ...d], e = 5, ...f } = { a: 1, b: [2, 3], g: 6 }",
+                "[a, c, d, e, f]",
+            ],
+            '[1,2,[3],5,{"g":6}]',
+        ),
         (["const f = () => 1, g = class {}", "[f.name, g.name]"], '["f","g"]'),
         (["loose = 5; loose", "loose"], "5"),
-        (["const gb = 1; let gc = 2",
-          "[globalThis.gb, 'gc' in globalThis, delete globalThis.gc, typeof gc]"],
-         '[1,true,true,"undefined"]'),
+        (
+            [
+                "const gb = 1; let gc = 2",
+                "[globalThis.gb, 'gc' in globalThis, delete globalThis.gc, typeof gc]",
+            ],
+            '[1,true,true,"undefined"]',
+        ),
         (["for (const i of [1]) {}", "typeof i"], "undefined"),
         (["{ let hidden = 1; var shown = 2 }", "[typeof hidden, shown]"], '["undefined",2]'),
-        (["var fs = []; for (let i = 0; i < 2; i++) fs.push(() => i)", "fs.map((f) => f())"],
-         "[0,1]"),
+        (
+            ["var fs = []; for (let i = 0; i < 2; i++) fs.push(() => i)", "fs.map((f) => f())"],
+            "[0,1]",
+        ),
     ],
 )
 def test_what_the_top_level_declares_persists_and_may_be_declared_again(
@@ -60,8 +70,10 @@ def test_what_the_top_level_declares_persists_and_may_be_declared_again(
         (["for await (var v of [1, 2]);", "v"], "2"),
         (["class K { m() { return 5 } }\nawait 0", "new K().m()"], "5"),
         (["class K extends (await (class { z() { return 4 } })) {}", "new K().z()"], "4"),
-        (["if (await true) { var deep = 6 } else { var other }", "[deep, typeof other]"],
-         '[6,"undefined"]'),
+        (
+            ["if (await true) { var deep = 6 } else { var other }", "[deep, typeof other]"],
+            '[6,"undefined"]',
+        ),
         (["for (var i = 0, n = await 3; i < n; i++) { var last = i }", "[i, n, last]"], "[3,3,2]"),
         (["for (var { length } of ['a', await 'bb']);", "length"], "2"),
         (["const f = () => 1; await 0; f.name"], "f"),
@@ -85,9 +97,13 @@ def test_top_level_await_is_accepted(sources: list[str], expected: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["async function f() { return await 5 }; f()", "(async () => { await 1 })()",
-     "const o = { async m() { for await (const x of []) ; } }; o.m()",
-     "class A { async m() { await 1 } }; new A().m()", "'await'; Promise.resolve()"],
+    [
+        "async function f() { return await 5 }; f()",
+        "(async () => { await 1 })()",
+        "const o = { async m() { for await (const x of []) ; } }; o.m()",
+        "class A { async m() { await 1 } }; new A().m()",
+        "'await'; Promise.resolve()",
+    ],
 )
 def test_await_in_a_nested_function_leaves_the_program_a_script(source: str) -> None:
     assert not transpile(source).boxed
@@ -132,10 +148,19 @@ def test_strict_programs_are_strict_and_still_persist() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["let a; let a", "const a = 1; var a", "class K {}\nclass K {}", "let f; function f() {}",
-     "function f() {}\nlet f", "let a; { var a }", "let a; await 0; const a = 1",
-     "class F {} function F() {}", "import a from 'm'; let a", "let [a, a] = [1, 2]",
-     "return 1; let z; let z"],
+    [
+        "let a; let a",
+        "const a = 1; var a",
+        "class K {}\nclass K {}",
+        "let f; function f() {}",
+        "function f() {}\nlet f",
+        "let a; { var a }",
+        "let a; await 0; const a = 1",
+        "class F {} function F() {}",
+        "import a from 'm'; let a",
+        "let [a, a] = [1, 2]",
+        "return 1; let z; let z",
+    ],
 )
 def test_a_name_declared_twice_in_one_program_is_a_syntax_error(source: str) -> None:
     repl = Repl()
@@ -166,8 +191,14 @@ def test_one_surrounding_fence_is_taken_off(source: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["```python\n1\n```", "```js\n1", "```js\n1\n```\nand\n```js\n2\n```", "```", "~~~ ~~~",
-     "```js\n```js\n1\n```\n```"],
+    [
+        "```python\n1\n```",
+        "```js\n1",
+        "```js\n1\n```\nand\n```js\n2\n```",
+        "```",
+        "~~~ ~~~",
+        "```js\n```js\n1\n```\n```",
+    ],
 )
 def test_text_that_is_no_single_fenced_program_stays_as_it_is(source: str) -> None:
     assert transpile(source).scripts == (source,)
@@ -215,7 +246,8 @@ def test_export_is_a_plain_declaration(source: str, expected: str) -> None:
 )
 def test_an_import_waits_for_a_dynamic_import(source: str, names: tuple[str, ...]) -> None:
     program = transpile(source)
-    assert program.boxed and program.declared == names
+    assert program.boxed
+    assert program.declared == names
     assert "await import('m')" in program.scripts[-1]
     # Without a loader every import is rejected, which shows that the program is well formed.
     assert "SyntaxError" not in Repl().error(source)
@@ -229,16 +261,31 @@ def test_imports_may_span_lines_without_moving_what_follows() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("", "undefined"), ("  \n", "undefined"), ("// only\n/* comments */", "undefined"),
-        ("1 + 1 // two", "2"), ("\ufeff1+1", "2"), ("#!/usr/bin/env node\n3", "3"),
-        ("#!x\nawait 4", "4"), ("'a\u2028b'.length", "3"), ("1\u20282", "2"),
-        ("const a = 1\u2029const b = 2\u2028a + b", "3"), ("const a = 1\rconst b = 2\ra + b", "3"),
-        ("const a = 1\r\nconst b = 2\r\na + b\r\n", "3"), ("var \u5909\u6570 = 5; \u5909\u6570", "5"),
-        ("let let_ = 1; let_", "1"), ("var async = 2; async", "2"), ("var of = 3; of", "3"),
-        ("var let = 1; let", "1"), ("1_000", "1000"), ("<!-- html\n6", "6"),
-        ("String.raw`\\u{ \\x`", "\\u{ \\x"), ("const a = String.raw`\\unit`; a", "\\unit"),
-        ("try { throw 1 } catch { 2 }", "2"), ("var { get, set } = { get: 1, set: 2 }; get", "1"),
-        ("l: for (;;) { break l }", "undefined"), ("var \\u0061b = 3; ab", "3"),
+        ("", "undefined"),
+        ("  \n", "undefined"),
+        ("// only\n/* comments */", "undefined"),
+        ("1 + 1 // two", "2"),
+        ("\ufeff1+1", "2"),
+        ("#!/usr/bin/env node\n3", "3"),
+        ("#!x\nawait 4", "4"),
+        ("'a\u2028b'.length", "3"),
+        ("1\u20282", "2"),
+        ("const a = 1\u2029const b = 2\u2028a + b", "3"),
+        ("const a = 1\rconst b = 2\ra + b", "3"),
+        ("const a = 1\r\nconst b = 2\r\na + b\r\n", "3"),
+        ("var \u5909\u6570 = 5; \u5909\u6570", "5"),
+        ("let let_ = 1; let_", "1"),
+        ("var async = 2; async", "2"),
+        ("var of = 3; of", "3"),
+        ("var let = 1; let", "1"),
+        ("1_000", "1000"),
+        ("<!-- html\n6", "6"),
+        ("String.raw`\\u{ \\x`", "\\u{ \\x"),
+        ("const a = String.raw`\\unit`; a", "\\unit"),
+        ("try { throw 1 } catch { 2 }", "2"),
+        ("var { get, set } = { get: 1, set: 2 }; get", "1"),
+        ("l: for (;;) { break l }", "undefined"),
+        ("var \\u0061b = 3; ab", "3"),
         ("const a = 1, b = 2, c = 3; a < b > (c)", "false"),
         ("var type = 1, as = 2, declare = 3; type + as + declare", "6"),
         ("type\nA = 1\nvar type, A", "1"),
@@ -255,15 +302,36 @@ def test_newer_syntax_passes_through() -> None:
     assert run("class A { static { this.q = 1 } }\nawait 0; A.q") == "1"
 
 
-@pytest.mark.parametrize("source", ["foo(", "const n: number = ;", "await (", "1 +* 2", "let 1"])
+@pytest.mark.parametrize("source", ["foo(", "1 +* 2", "let 1", "f(a b)", "`${"])
 def test_what_is_neither_language_is_left_for_the_engine_to_refuse(source: str) -> None:
     program = transpile(source)
-    assert program.kind == "untouched" and program.scripts == (source,)
+    assert program.kind == "untouched"
+    assert program.scripts == (source,)
     assert Repl().error(source).startswith("SyntaxError")
 
 
+@needs_columns
+@pytest.mark.parametrize(
+    "source",
+    [
+        "const x = await f();\nfoo(1 ?)",
+        "const n: number = 1;\nfoo(1 ?)",
+        "import { a } from 'm';\nfoo(1 ?)",
+        "export const q = 1;\nfoo(1 ?)",
+        "if (a) return 1;\nfoo(1 ?)",
+        "enum E { A }; interface I {};\nfoo(1 ?)",
+        "const r: A = await f<B>();\nfoo(1 ?)",
+        "class P { constructor(private x: number) {} }\nfoo(1 ?)",
+    ],
+)
+def test_a_syntax_error_is_reported_where_it_is(source: str) -> None:
+    repl = Repl()
+    assert repl.error(source).startswith("SyntaxError: unexpected token in expression")
+    assert repl.place(source) == (2, 8)
+
+
 def test_declared_names_are_listed_once_in_order() -> None:
-    source = "const b = 1; var a, b2; function f() { var inner }\nclass C {}\nif (a) { var d }\nvar a"
+    source = "const b = 1; var a, b2; function f() { var no }\nclass C {}\nif (a) { var d }\nvar a"
     assert transpile(source).declared == ("b", "a", "b2", "f", "C", "d")
 
 

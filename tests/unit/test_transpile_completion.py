@@ -93,7 +93,7 @@ async () => 1
 /* a */ 'use strict' /* b */\nthis === undefined
 var s = 'x'\n;[1, 2].map((v) => v)
 let z = 1\nz\n++z\nz
-var x = 1\n(function () {})\nvar y\n[y]
+var x = 1\nvar y\n[y]
 if (1)\nvar x\n(5)
 var a = 1\n/2/1\na
 var n = 1; n++\nn
@@ -144,9 +144,9 @@ STATEMENTS = ["", *(statement.replace("\\n", "\n") for statement in STATEMENTS)]
 def test_a_function_gives_the_value_that_eval_gives(source: str) -> None:
     native, function = Repl(), Repl()
     assert function.text(source, force_function=True) == native.text(source)
-    assert function.program is not None and function.program.boxed
-    names = [name for name in native.program.declared if name] if native.program else []
-    for name in names:
+    assert function.program is not None
+    assert function.program.boxed
+    for name in function.program.declared:
         typed = f"typeof {name}"
         assert function.text(typed) == native.text(typed)
 
@@ -181,13 +181,17 @@ def _compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds("for (var v{} of [1, 2]) {}".format, number, block),
         st.builds("for (var j{0} = 0; j{0} < 2; j{0}++) if (n()) {1}".format, number, inner),
         st.builds("do {} while (n());".format, block),
-        st.builds("switch (n()) {{ case 0: {} case 1: {} break; default: {} }}".format,
-                  inner, inner, inner),
+        st.builds(
+            "switch (n()) {{ case 0: {} case 1: {} break; default: {} }}".format,
+            inner,
+            inner,
+            inner,
+        ),
         st.builds("try {{ {} }} catch (e) {{ {}; }} finally {}".format, inner, number, block),
-        st.builds("for (const y of [1, 2]) {{ {} if (n()) continue; {} }}".format,
-                  inner, inner),
-        st.builds("do {{ try {{ {} }} finally {{ {} if (n()) break; }} }} while (0);".format,
-                  inner, inner),
+        st.builds("for (const y of [1, 2]) {{ {} if (n()) continue; {} }}".format, inner, inner),
+        st.builds(
+            "do {{ try {{ {} }} finally {{ {} if (n()) break; }} }} while (0);".format, inner, inner
+        ),
         st.builds("l{0}: {{ {1} if (n()) break l{0}; {2} }}".format, number, inner, inner),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from qjs_pool.worker.transpile import transpile
 
 from .transpile_cases import Repl, needs_columns, run
@@ -13,11 +12,17 @@ TYPES = [
     ("interface Row { id: number; name?: string }\nconst rs: Row[] = [{ id: 1 }];\nrs.length", "1"),
     ("const id = <T,>(x: T): T => x; id<string>('a')", "a"),
     ("const o = { a: 1 } as const satisfies Record<string, number>; (o as any).a!", "1"),
-    ("function g(this: any, a?: number, ...r: string[]): string { return `${a}${r.length}` }\ng()",
-     "undefined0"),
+    (
+        "function g(this: any, a?: number, ...r: string[]): string { return `${a}${r.length}` }"
+        "\ng()",
+        "undefined0",
+    ),
     ("type U = { a: string } | null;\nlet u: U = null;\nu", "null"),
-    ("function ov(a: string): string;\nfunction ov(a: number): number;\n"
-     "function ov(a: any) { return a }\nov(3)", "3"),
+    (
+        "function ov(a: string): string;\nfunction ov(a: number): number;\n"
+        "function ov(a: any) { return a }\nov(3)",
+        "3",
+    ),
     ("let y = 5 as number; y", "5"),
     ("(<T,>(a: T) => a)(1)", "1"),
     ("const c = { k: 1 } satisfies Record<string, number>; c.k", "1"),
@@ -49,16 +54,31 @@ TYPES = [
     ("export type T = number; export interface I {}\nexport const z: T = 5; z", "5"),
     ("export default function f<T>(x: T): T { return x }\nf(3)", "3"),
     ("import type { A } from 'a'\nimport type B from 'b'\nexport type { A }\n2", "2"),
-    ("abstract class S { abstract area(): number; twice() { return this.area() * 2 } }\n"
-     "class Q extends S { area() { return 3 } }\nnew Q().twice()", "6"),
-    ("class C<T> implements Iterable<T>, Object { [Symbol.iterator]() { return [][Symbol.iterator]() "
-     "} }\n[...new C<number>()].length", "0"),
-    ("class F { public a: number = 1; private readonly b = 2; static c?: string; protected d!: any;"
-     " declare e: number; [k: string]: any; sum(): number { return this.a + this.b } }\n"
-     "[new F().sum(), Object.keys(new F()).join()]", '[3,"a,b,d"]'),
-    ("class M { private async m?(): Promise<number> { return 1 } static override s(): number "
-     "{ return 2 } }\nM.s()", "2"),
-    ("class O { m(a: string): void; m(a: number): void; m(a: any) { return a } }\nnew O().m(5)", "5"),
+    (
+        "abstract class S { abstract area(): number; twice() { return this.area() * 2 } }\n"
+        "class Q extends S { area() { return 3 } }\nnew Q().twice()",
+        "6",
+    ),
+    (
+        "class C<T> implements Iterable<T>, I { [Symbol.iterator]() { return [][Symbol.iterator]() "
+        "} }\n[...new C<number>()].length",
+        "0",
+    ),
+    (
+        "class F { public a: number = 1; private readonly b = 2; static c?: string; protected d!: "
+        "any; declare e: number; [k: string]: any; sum(): number { return this.a + this.b } }\n"
+        "[new F().sum(), Object.keys(new F()).join()]",
+        '[3,"a,b,d"]',
+    ),
+    (
+        "class M { private async m?(): Promise<number> { return 1 } static override s(): number "
+        "{ return 2 } }\nM.s()",
+        "2",
+    ),
+    (
+        "class O { m(a: string): void; m(a: 1): void; m(a: any) { return a } }\nnew O().m(5)",
+        "5",
+    ),
     ("class G<in_ extends object = {}> extends Array<number> {}\nnew G().length", "0"),
     ("const g = f<string>; function f<T>(x: T) { return x }\ng('inst')", "inst"),
     ("label: for (const x of [1] as any) { break label }", "undefined"),
@@ -66,8 +86,10 @@ TYPES = [
     ("var v: string = 'v'; var w: number; v", "v"),
     ("```ts\ninterface A { a: 1 }\nconst a: A = { a: 1 }\na.a\n```", "1"),
     ("return (5 as number) + 1", "6"),
-    ("'use strict'; function s(a: number) { return this }\nconst r: string = typeof s(1); r",
-     "undefined"),
+    (
+        "'use strict'; function s(a: number) { return this }\nconst r: string = typeof s(1); r",
+        "undefined",
+    ),
 ]
 
 CODE = [
@@ -76,24 +98,33 @@ CODE = [
     ("enum E { A, B, }\nE", '{"0":"A","1":"B","A":0,"B":1}'),
     ("enum S { A = 'x', B = \"y\" }\nS", '{"A":"x","B":"y"}'),
     ("enum S { A = `x`, B = 3, C }\n[S.A, S.C, S[4]]", '["x",4,"C"]'),
-    ("const enum F { None = 0, A = 1 << 0, B = 1 << 1, AB = A | B, C }\n[F.AB, F.C, F[2]]",
-     '[3,4,"B"]'),
-    ("enum N { A = -1, B, 'c-d' = 7, ['e'] = 'f'.length }\n[N.A, N.B, N[-1], N['c-d'], N.e]",
-     '[-1,0,"A",7,1]'),
-    ("enum R { A = 'a', B = A, C = R.A + 'c' }\n[R.B, R.C, Object.keys(R).length]",
-     '["a","ac",3]'),
+    (
+        "const enum F { None = 0, A = 1 << 0, B = 1 << 1, AB = A | B, C }\n[F.AB, F.C, F[2]]",
+        '[3,4,"B"]',
+    ),
+    (
+        "enum N { A = -1, B, 'c-d' = 7, ['e'] = 'f'.length }\n[N.A, N.B, N[-1], N['c-d'], N.e]",
+        '[-1,0,"A",7,1]',
+    ),
+    ("enum R { A = 'a', B = A, C = R.A + 'c' }\n[R.B, R.C, Object.keys(R).length]", '["a","ac",3]'),
     ("enum M { A = 1 }\nenum M { B = A + 1 }\n[M.A, M.B, M[2]]", '[1,2,"B"]'),
     ("5; enum Q { A }", "5"),
     ("function f() { enum In { A = 4 } return In.A }\nf()", "4"),
     ("export enum X { A = 2 }\nX[2]", "A"),
     ("declare enum D { A }\n3", "3"),
     ("enum L {\n  // first\n  A, // one\n  B = 'b' as any, /* two */\n}\n[L.A, L.B]", '[0,"b"]'),
-    ("namespace N { export const x = 1; const hidden = 2; export function f() { return hidden } }\n"
-     "[N.x, N.f(), Object.keys(N).join()]", '[1,2,"f,x"]'),
+    (
+        "namespace N { export const x = 1; const hidden = 2; export function f() { return hidden } }"
+        "\n[N.x, N.f(), Object.keys(N).join()]",
+        '[1,2,"f,x"]',
+    ),
     ("namespace A.B.C { export const v: number = 3 }\nA.B.C.v", "3"),
-    ("namespace P { export class K { m() { return 4 } } export enum E { Z = 9 } "
-     "export namespace I { export const deep = 1 } export interface T {} }\n"
-     "[new P.K().m(), P.E.Z, P.I.deep]", "[4,9,1]"),
+    (
+        "namespace P { export class K { m() { return 4 } } export enum E { Z = 9 } "
+        "export namespace I { export const deep = 1 } export interface T {} }\n"
+        "[new P.K().m(), P.E.Z, P.I.deep]",
+        "[4,9,1]",
+    ),
     ("namespace Q { export let n = 0; export function inc() { n++ } }\nQ.inc(); Q.inc(); Q.n", "2"),
     ("module W { export const { a, b: [c] } = { a: 1, b: [2] } }\n[W.a, W.c]", "[1,2]"),
     ("namespace T { export interface I {} export type X = 1 }\ntypeof T", "undefined"),
@@ -102,14 +133,26 @@ CODE = [
     ("namespace Y { export const a = 1 }\nnamespace Y { export const b = 2 }\nY", '{"a":1,"b":2}'),
     ("namespace Z { export const a = 1 }\nimport za = Z.a\nza", "1"),
     ("8; namespace V { export const a = 1 }", "8"),
-    ("class P { constructor(private readonly x: number, public y = 2) {} "
-     "sum() { return this.x + this.y } }\nnew P(3).sum()", "5"),
-    ("class A { constructor(protected a: number) {} }\nclass B extends A { constructor(public b: "
-     "number) { super(b + 1) } }\n[new B(1).a, new B(1).b]", "[2,1]"),
-    ("class A {}\nclass B extends A { constructor(readonly b = 5) { console; super(); this.c = b } "
-     "}\nvar console = 1; new B()", '{"b":5,"c":5}'),
-    ("class D { constructor(public a?: number, override b?: string, c?: any) {} }\n"
-     "Object.keys(new D(1)).join()", "a,b"),
+    (
+        "class P { constructor(private readonly x: number, public y = 2) {} "
+        "sum() { return this.x + this.y } }\nnew P(3).sum()",
+        "5",
+    ),
+    (
+        "class A { constructor(protected a: number) {} }\nclass B extends A { constructor(public "
+        "b: number) { super(b + 1) } }\n[new B(1).a, new B(1).b]",
+        "[2,1]",
+    ),
+    (
+        "class A {}\nclass B extends A { constructor(readonly b = 5) { v; super(); this.c = b } "
+        "}\nvar v = 1; new B()",
+        '{"b":5,"c":5}',
+    ),
+    (
+        "class D { constructor(public a?: number, override b?: string, c?: any) {} }\n"
+        "Object.keys(new D(1)).join()",
+        "a,b",
+    ),
 ]
 
 LINE_ENDS = [
@@ -193,8 +236,16 @@ def test_only_what_is_no_javascript_is_taken_for_typescript(source: str, kind: s
     assert transpile(source).kind == kind
 
 
-@pytest.mark.parametrize("source", ["@dec class A { x: number }", "import x = require('y')",
-                                    "const a: = 1", "enum { A }", "let x: number = "])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@dec class A { x: number }",
+        "import x = require('y')",
+        "const a: = 1",
+        "enum { A }",
+        "let x: number = ",
+    ],
+)
 def test_what_cannot_be_erased_is_refused_by_the_engine(source: str) -> None:
     assert Repl().error(source).startswith("SyntaxError")
 

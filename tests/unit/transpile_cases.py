@@ -6,7 +6,6 @@ import json
 
 import _quickjs
 import pytest
-
 from qjs_pool.worker.transpile import Program, transpile
 
 # `undefined`, strings as they are, functions by name, everything else as JSON.
@@ -71,7 +70,9 @@ class Repl:
         """Line and column of the error's top frame, in the source; the column 1 without columns."""
         outcome = self.outcome(source)
         line, column = outcome.get("line"), outcome.get("column")
-        assert isinstance(line, int) and isinstance(column, int) and self.program, outcome
+        assert isinstance(line, int), outcome
+        assert isinstance(column, int)
+        assert self.program is not None
         return self.program.locate(line, column)
 
 

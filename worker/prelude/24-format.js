@@ -4,8 +4,8 @@
 // What belongs here: containers, budget, cycles. How a leaf or an exotic object reads is in
 // 26-format-kinds.js; what an object is, in 22-inspect.js.
 const {
-  customText, emit, emitProperties, emitSlot, emitTail, emitValue, formatText, newSheet, ownKeys, primitiveText,
-  registerInspector, renderEntries, sheetText,
+  customText, emit, emitProperties, emitSlot, emitTail, emitValue, formatText, newSheet, ownKeys,
+  primitiveText, registerInspector, renderEntries, sheetText,
 } = (() => {
   const {
     ArrayIsArray, Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, NumberPrototypeToString,
@@ -286,7 +286,9 @@ const {
     if (typeof value === "string") {
       return wellFormed(value.length <= maxChars ? value : cutText(value, maxChars, 0));
     }
-    if (typeof value === "number" || typeof value === "boolean" || value == null) return primitiveText(value);
+    if (typeof value === "number" || typeof value === "boolean" || value == null) {
+      return primitiveText(value);
+    }
     const sheet = newSheet(maxChars);
     emitValue(sheet, value);
     return sheetText(sheet);

@@ -68,7 +68,7 @@ const { arrayPrefix, emitKind, errorHeadline, functionText, objectPrefix } = (()
       || key === "errors" || key === "fileName" || key === "lineNumber" || key === "columnNumber";
   }
 
-  function emitError(sheet, error, parts) {
+  function emitError(sheet, error) {
     emit(sheet, wellFormed(errorHeadline(error)));
     let isOpen = false;
     function part() {
@@ -220,7 +220,7 @@ const { arrayPrefix, emitKind, errorHeadline, functionText, objectPrefix } = (()
       case "TypedArray": emitTypedArray(sheet, object, about, parts); break;
       case "ArrayBuffer": emitArrayBuffer(sheet, object); break;
       case "DataView": emitDataView(sheet, object); break;
-      case "Error": emitError(sheet, object, parts); break;
+      case "Error": emitError(sheet, object); break;
       case "Date": emit(sheet, dateText(object)); emitTail(sheet, object); break;
       case "RegExp": emit(sheet, regExpText(object)); emitTail(sheet, object); break;
       case "Number": emitBoxed(sheet, object, "Number", P.NumberPrototypeValueOf(object)); break;

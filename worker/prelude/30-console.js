@@ -4,8 +4,8 @@
 const { clearConsole, consoleText, logUncaught, setConsoleChars } = (() => {
   const {
     Map, MapPrototypeClear, MapPrototypeDelete, MapPrototypeGet, MapPrototypeSet, ObjectDefineProperty,
-    ObjectPrototype, ReflectDefineProperty, ReflectOwnKeys, StringPrototypeIndexOf,
-    StringPrototypeSlice, String, SymbolToStringTag,
+    ReflectDefineProperty, ReflectOwnKeys, StringPrototypeIndexOf, StringPrototypeSlice,
+    SymbolToStringTag,
   } = primordials;
 
   let maxChars = 4000;
@@ -252,8 +252,9 @@ const { clearConsole, consoleText, logUncaught, setConsoleChars } = (() => {
     // For errors that no program can catch any more: of timers, microtasks, finalizers.
     logUncaught(error) {
       const { name, message } = describeThrown(error);
-      const isError = isErrorObject(unwrapProxy(error));
-      print([isError ? `Uncaught ${message === "" ? name : `${name}: ${message}`}` : `Uncaught ${message}`], "");
+      let line = message;
+      if (isErrorObject(unwrapProxy(error))) line = message === "" ? name : `${name}: ${message}`;
+      print([`Uncaught ${line}`], "");
     },
     setConsoleChars(limit) { maxChars = limit; },
   };

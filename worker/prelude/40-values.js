@@ -7,9 +7,9 @@
 // encoding (a getter that calls a tool), and counts stop a bomb while it is encoded.
 const { encodeFailure, encodeValue, encoder } = (() => {
   const {
-    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString,     JSONStringify, NumberIsSafeInteger, ObjectIs,
-    ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf, StringPrototypeIncludes, StringPrototypeIndexOf,
-    StringPrototypeSlice,
+    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, JSONStringify,
+    NumberIsSafeInteger, ObjectIs, ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf,
+    StringPrototypeIncludes, StringPrototypeIndexOf, StringPrototypeSlice,
   } = primordials;
 
   const MAX_DEPTH = 200;
@@ -250,7 +250,8 @@ const { encodeFailure, encodeValue, encoder } = (() => {
   }
 
   function encodeArray(array, depth) {
-    const { length } = array;
+    const { length: given } = array;
+    const length = typeof given === "number" && given > 0 ? given : 0; // a proxy answers what it likes
     // Whatever the items are, there are too many of them.
     if (length > nodesLeft) {
       nodesLeft = -1;

@@ -4,10 +4,11 @@ const {
 } = (() => {
   const {
     Error, JSONParse, Map, MapPrototypeDelete, MapPrototypeForEach, MapPrototypeGet,
-    MapPrototypeGetSize, MapPrototypeSet, ObjectDefineProperty, Promise, RangeError, TypeError,
+    MapPrototypeGetSize, MapPrototypeSet, ObjectDefineProperty, ObjectSetPrototypeOf, Promise,
+    RangeErrorPrototype, SyntaxErrorPrototype, TypeErrorPrototype,
   } = primordials;
 
-  const waiting = new Map(); // id -> { resolve, reject, stack }
+  const waiting = new Map(); // id -> { resolve, reject, site }
   let outbox = newList();
   let lastId = 0;
   let firstIdOfEval = 1;
@@ -29,16 +30,14 @@ const {
     });
   }
 
-  // An error of the host's, as close to a native one as its name allows.
+  // An error of the host's, made where the call was: of the native class if there is one of that name.
+  const natives = { __proto__: null, RangeErrorPrototype, SyntaxErrorPrototype, TypeErrorPrototype };
   function hostError(site, name, message) {
-    let error = site;
-    if (name === "TypeError") error = new TypeError(message);
-    else if (name === "RangeError") error = new RangeError(message);
-    else {
-      hide(error, "message", message);
-      if (name !== "Error") hide(error, "name", name);
-    }
-    return error;
+    const prototype = natives[`${name}Prototype`];
+    if (prototype !== undefined) ObjectSetPrototypeOf(site, prototype);
+    else if (name !== "Error") hide(site, "name", name);
+    hide(site, "message", message);
+    return site;
   }
 
   function settleCall(id, ok, json) {

@@ -4,10 +4,10 @@
 // nearest one and the list, and a lone string goes to the only required field.
 const { setValueLimits, tools } = (() => {
   const {
-    ArrayPrototypeJoin, Error, JSONStringify, Map, MapPrototypeGet, MapPrototypeHas,
-    MapPrototypeSet, ObjectDefineProperty, ObjectKeys, ObjectPrototype, Promise, PromiseReject, Proxy,
-    ReflectGetOwnPropertyDescriptor, ReflectOwnKeys, RegExp, StringPrototypeCharCodeAt,
-    StringPrototypeSlice, StringPrototypeStartsWith, StringPrototypeToLowerCase, TypeError,
+    ArrayPrototypeJoin, Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, ObjectDefineProperty,
+    ObjectPrototype, Promise, Proxy, ReflectGetOwnPropertyDescriptor, ReflectOwnKeys,
+    StringPrototypeCharCodeAt, StringPrototypeSlice, StringPrototypeStartsWith,
+    StringPrototypeToLowerCase, TypeError,
   } = primordials;
 
   const MAX_LISTED = 30;
@@ -54,7 +54,9 @@ const { setValueLimits, tools } = (() => {
         } catch (thrown) {
           const { type, message } = encodeFailure(thrown);
           const error = new TypeError(`the input of tools.${name} can't be sent: ${message}`);
-          ObjectDefineProperty(error, "name", { __proto__: null, value: type, writable: true, configurable: true });
+          ObjectDefineProperty(error, "name", {
+            __proto__: null, value: type, writable: true, enumerable: false, configurable: true,
+          });
           return failed(error);
         }
         return hostCall(name, json);
@@ -159,9 +161,19 @@ const { setValueLimits, tools } = (() => {
     preventExtensions() { return false; },
   };
   const tools = new Proxy({ __proto__: null }, handler);
-  // The formatter looks at this in its place.
-  registerProxy(tools, target);
   defineReserved("tools", tools);
+
+  // What the formatter shows in its place: a plain object of the same functions.
+  function showAs() {
+    const shown = {};
+    for (let i = 0; i < names.length; i++) {
+      ObjectDefineProperty(shown, names[i], {
+        __proto__: null, value: target[names[i]], enumerable: true, writable: true, configurable: true,
+      });
+    }
+    registerProxy(tools, shown);
+  }
+  showAs();
 
   onConfigure((options) => {
     const given = options.tools;
@@ -180,7 +192,7 @@ const { setValueLimits, tools } = (() => {
     for (let i = 0; i < names.length; i++) {
       if (typeof given[i].alias === "string") addSpelling(given[i].alias, names[i]);
     }
-    registerProxy(tools, target);
+    showAs();
   });
 
   // The first tool of a spelling keeps it: two names that fold alike are told apart exactly.

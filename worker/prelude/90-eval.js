@@ -134,7 +134,10 @@
     try {
       about = describeThrown(thrown);
     } catch (failure) {
-      about = { __proto__: null, name: "Error", message: "the error could not be read", stack: "", oom: oomOf(failure) };
+      about = {
+        __proto__: null, name: "Error", message: "the error could not be read", stack: "",
+        oom: oomOf(failure),
+      };
     }
     return `["",${printed()},"value",${about.oom},null,`
       + `[${quote(about.name)},${quote(about.message)},${quote(about.stack)}]]\n`;

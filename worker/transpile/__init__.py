@@ -1,7 +1,7 @@
 """From the program a model sent to scripts for the engine: `transpile`.
 
 What belongs here: the order of the steps. They are: `text` (fence, line breaks), `parse` (which
-language), `outline` (what it declares), `repl` and `completion` (persisting globals and the
+language, or `refused`), `outline` (what it declares), `repl` and `completion` (persisting globals and the
 value), `typescript` and `blocks` (erasing types), `edits` (one list, applied once).
 Nothing here runs guest code or knows the engine.
 """
@@ -12,8 +12,9 @@ from tree_sitter import Node
 
 from .edits import Edits
 from .outline import outline as outline_of
-from .parse import parse
+from .parse import Failed, parse
 from .program import Kind, Program
+from .refused import refuse
 from .repl import AsFunction, as_script, redeclared, split
 from .text import to_bytes, without_fence
 from .typescript import erase
@@ -25,18 +26,24 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
     """Turn one program into scripts; see `Program` for how to run them.
 
     Args:
-        source: JavaScript or TypeScript, possibly in a Markdown fence. Lone surrogates are replaced.
+        source: JavaScript or TypeScript, possibly fenced. Lone surrogates are replaced.
 
     Returns:
-        The program. Source that is neither language comes back as it is, for the engine to say why.
+        The program. What is neither language is left for the engine to refuse: kind "untouched".
     """
     sent = without_fence(source)
     text = to_bytes(sent)
     parsed = parse(text)
-    if parsed is None:
-        return Program((text.decode(),), False, "untouched", (), text)
-    outline = outline_of(parsed.tree.root_node, parsed.source)
     edits = Edits(parsed.source)
+    if isinstance(parsed, Failed):
+        refuse(edits, parsed)
+        if not edits:
+            return Program((sent,), False, "untouched", (), text)
+        edited = edits.apply()
+        return Program((edited.text.decode(),), False, "untouched", (), parsed.source, edited)
+    outline = outline_of(parsed.tree.root_node, parsed.source)
+    for place in parsed.semicolons:
+        edits.close(place, ";")
     function: AsFunction | None = None
     if outline.clash is not None:
         redeclared(edits, outline.clash)
@@ -47,17 +54,15 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
         as_script(edits, outline)
     if parsed.typescript:
         erase(edits, parsed.tree.root_node, outline)
-        for place in parsed.semicolons:
-            edits.close(place, ";")
     kind: Kind = "typescript" if parsed.typescript else "javascript"
     declared = tuple(outline.order)
     if not edits and parsed.source == sent.encode("utf-8", "replace"):
         return Program((sent,), False, kind, declared, parsed.source)
     edited = edits.apply()
     functions: list[Node] = [] if function is None else function.functions
-    scripts = split(edited.text, [edited.span(node.start_byte, node.end_byte) for node in functions])
+    spans = [edited.span(node.start_byte, node.end_byte) for node in functions]
     return Program(
-        tuple([script.decode() for script in scripts]),
+        tuple([script.decode() for script in split(edited.text, spans)]),
         function is not None,
         kind,
         declared,

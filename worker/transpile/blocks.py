@@ -17,6 +17,8 @@ from .parse import TYPESCRIPT
 
 _IDENTIFIERS = Query(TYPESCRIPT, "(identifier) @name")
 
+_WRAPPERS = frozenset(("expression_statement", "export_statement"))
+
 
 class Blocks:
     """Rewrites the enums and namespaces of one program, in document order."""
@@ -44,7 +46,7 @@ class Blocks:
             prefix = f"{name}=" if self._outline.in_function else f"var {name}="
         else:
             parent = node.parent
-            while parent is not None and parent.type in ("expression_statement", "export_statement"):
+            while parent is not None and parent.type in _WRAPPERS:
                 parent = parent.parent
             key = (-2 if parent is None else parent.start_byte, name)
             again = key in self._seen or _declares(parent, name)
@@ -178,9 +180,9 @@ def _declares(parent: Node | None, name: str) -> bool:
     """Whether a function or class of this list of statements has the name."""
     for child in () if parent is None else parent.named_children:
         node = child.child_by_field_name("declaration") or child
-        if node.type in FUNCTION_DECLARATIONS or node.type in CLASS_DECLARATIONS:
-            if text_of(field(node, "name")) == name:
-                return True
+        declares = node.type in FUNCTION_DECLARATIONS or node.type in CLASS_DECLARATIONS
+        if declares and text_of(field(node, "name")) == name:
+            return True
     return False
 
 

@@ -149,9 +149,9 @@ class Completion:
         blocks = [field(node, "body")]
         handler = node.child_by_field_name("handler")
         if handler is not None:
-            body = field(handler, "body")
-            self._edits.open(body.start_byte + 1, self._reset)
-            blocks.append(body)
+            caught = field(handler, "body")
+            self._edits.open(caught.start_byte + 1, self._reset)
+            blocks.append(caught)
         finalizer = node.child_by_field_name("finalizer")
         body = None if finalizer is None else field(finalizer, "body")
         if body is not None and body.named_child_count:

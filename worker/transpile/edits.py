@@ -77,8 +77,10 @@ class Edits:
 
     def blank(self, start: int, end: int, lead: str = "") -> None:
         """Erase a span, keeping lines and columns; `lead` overwrites its first bytes."""
-        rest = blanked(self.source[start + len(lead) : end])
-        self._items.append((start, _REPLACE, -end, end, lead.encode() + rest))
+        covered = start + len(lead)
+        text = lead.encode() + b"\n" * self.source.count(b"\n", start, covered)
+        text += blanked(self.source[covered:end])
+        self._items.append((start, _REPLACE, -end, end, text))
 
     def apply(self) -> Edited:
         source, out = self.source, bytearray()

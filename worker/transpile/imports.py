@@ -71,4 +71,3 @@ def alias_target(node: Node) -> tuple[str, str]:
     """The two names of `import a = N.b`."""
     names = [child for child in node.named_children if child.type != "comment"]
     return text_of(names[0]), text_of(names[1])
-

@@ -60,7 +60,6 @@ class Outline:
     lexical: dict[str, Node] = field(default_factory=dict)
     variables: dict[str, Node] = field(default_factory=dict)  # var-scoped, nested ones included
     functions: dict[str, Node] = field(default_factory=dict)
-    merging: dict[str, Node] = field(default_factory=dict)  # enums and namespaces
     order: dict[str, None] = field(default_factory=dict)
     directives: int = 0
     strict: bool = False
@@ -174,10 +173,7 @@ def _declare(out: Outline, node: Node, kind: str, default: bool) -> None:
             return
         if block.type == "enum_declaration" or block.type in NAMESPACES:
             name = field_of(block, "name")
-            while name.type == "nested_identifier":
-                name = field_of(name, "object")
-            out.merging.setdefault(text_of(name), name)
-            out.order[text_of(name)] = None
+            out.order[text_of(name).partition(".")[0].strip()] = None
     elif kind == "import_alias":
         name = next(child for child in node.named_children if child.type == "identifier")
         out.order[text_of(name)] = None

@@ -36,6 +36,9 @@ _READ_ON = Query(
 )
 # A line break that the language takes for the end of a statement and the grammar may not.
 _BREAK = re.compile(rb"\n(?=[ \t]*[(\[`/+\-<*])")
+# To JavaScript, `new Set<string>([])` compares a Set with `string`, and the outcome with a list. It
+# is the one reading that is given up: as a call, `f<T>(x)` stays the comparison it is.
+_NEW_GENERIC = re.compile(rb"\bnew\s+[\w$.]+<[\w$.\[\]|&, \"']+>\(")
 _MAX_MENDS = 8
 # What no JavaScript program can be read as.
 _ONLY_TYPESCRIPT = Query(
@@ -59,8 +62,18 @@ class Parsed:
     semicolons: tuple[int, ...] = ()  # line breaks that stand for a semicolon in this tree
 
 
-def parse(source: bytes) -> Parsed | None:
-    """The tree without errors in the first language that has one, else None."""
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A program with errors in both languages: the tree that gets further, and how far."""
+
+    tree: Tree
+    source: bytes
+    typescript: bool
+    error: int
+
+
+def parse(source: bytes) -> Parsed | Failed:
+    """The tree without errors in the first language that has one, if there is one."""
     text = masked(source)
     if len(source) > _LARGE_BYTES:
         tree = _typescript.parse(text)
@@ -72,6 +85,8 @@ def parse(source: bytes) -> Parsed | None:
         text = masked(source)
         tree = _javascript.parse(text)
     if not tree.root_node.has_error:
+        if b"new " in text and _NEW_GENERIC.search(text):
+            return _parse_typescript(source, text) or Parsed(tree, source, False)
         return Parsed(tree, source, False)
     parsed = _parse_typescript(source, text)
     if parsed is None and (b"\\u" in text or b"\\x" in text):
@@ -80,7 +95,17 @@ def parse(source: bytes) -> Parsed | None:
         if not tree.root_node.has_error:
             return Parsed(tree, source, False)
         parsed = _parse_typescript(source, text)
-    return parsed
+    return parsed or _failed(source, tree)
+
+
+def _failed(source: bytes, tree: Tree) -> Failed:
+    error = _first_error(tree.root_node)
+    if len(source) <= _LARGE_BYTES:
+        other = _typescript.parse(masked(source))
+        further = _first_error(other.root_node)
+        if further > error:
+            return Failed(other, source, True, further)
+    return Failed(tree, source, False, error)
 
 
 def _break_lines(source: bytes, root: Node) -> bytes:

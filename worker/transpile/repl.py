@@ -132,8 +132,11 @@ def redeclared(edits: Edits, name: Node) -> None:
 def _simple_parameters(parameters: Node) -> bool:
     """Whether a "use strict" directive is allowed in this function."""
     for child in parameters.named_children:
-        if child.type == "required_parameter" and child.child_by_field_name("value") is None or child.type == "optional_parameter":
-            child = field(child, "pattern")
-        if child.type not in ("identifier", "comment", "this"):
+        kind = child.type
+        if kind in ("required_parameter", "optional_parameter"):
+            kind = field(child, "pattern").type
+            if child.child_by_field_name("value") is not None:
+                return False
+        if kind not in ("identifier", "comment", "this"):
             return False
     return True

@@ -11,8 +11,10 @@ import re
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[ \t]*")
 _FENCED = re.compile(r"\s*(?:```|~~~)")
 _LANGUAGES = frozenset(
-    ("", "js", "jsx", "mjs", "cjs", "javascript", "ecmascript", "node", "es6", "quickjs")
-    + ("ts", "tsx", "mts", "cts", "typescript")
+    (
+        *("", "js", "jsx", "mjs", "cjs", "javascript", "ecmascript", "node", "es6", "quickjs"),
+        *("ts", "tsx", "mts", "cts", "typescript"),
+    )
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HASHBANG = re.compile(rb"#![^\r\n]*")
@@ -66,5 +68,5 @@ def masked(text: bytes) -> bytes:
 
 
 def unescaped(text: bytes) -> bytes:
-    r"""A second stand-in: tags may have `\u` and `\x` escapes that are none, as in LaTeX or paths."""
+    r"""A second stand-in: in a tagged template, `\u` and `\x` need not be escapes (as in paths)."""
     return text.replace(b"\\u", b"\\n").replace(b"\\x", b"\\n")

@@ -53,13 +53,15 @@ _SYNTAX = Query(
 _COMMA = re.compile(rb"\s*,")
 
 
-def erase(edits: Edits, root: Node, outline: Outline) -> None:
-    """Push the edits that turn a TypeScript program into JavaScript."""
+def erase(edits: Edits, root: Node, outline: Outline, until: int | None = None) -> None:
+    """Push the edits that turn a TypeScript program into JavaScript, or that much of it."""
     blocks = Blocks(edits, outline)
     constructors: dict[int, tuple[Node, list[str]]] = {}
     for _, captures in QueryCursor(_SYNTAX).matches(root):
         name = next(reversed(captures)) if len(captures) == 1 else ""
         node = captures[name][0] if name else captures["token"][0]
+        if until is not None and (node.end_byte > until or node.has_error):
+            continue
         if name in ("type", "token"):
             edits.blank(node.start_byte, node.end_byte)
         elif name == "block":
@@ -88,7 +90,7 @@ def _as(edits: Edits, node: Node) -> None:
 
 
 def _cast(edits: Edits, node: Node) -> None:
-    """`<T>x` becomes `(x)`: as the start of a statement or of a returned line it must not vanish."""
+    """`<T>x` becomes `(x)`: what begins a statement or a returned line must not vanish."""
     types = node.named_children[0]
     edits.blank(types.start_byte, types.end_byte, "(")
     edits.close(node.end_byte, ")")

@@ -1,0 +1,136 @@
+"""Which tools the guest gets: the `ptc` allowlist applied to the tools of one model call."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
+
+from langchain_core.tools import BaseTool
+
+from qjs_pool.errors import UsageError
+from qjs_pool.tools import Tool, Toolbox, check_names, guest_name
+
+from .dispatch import RelayedTool
+from .options import is_pattern
+from .prompts import tools_section
+from .signatures import required_fields, signature_of
+
+_log: Final = logging.getLogger("qjs_pool.middleware")
+_KEPT_SETS: Final = 64
+
+
+class Allowlist:
+    """Names, globs (`"read_*"`), exclusions (`"!execute"`, they win) and tools, as given."""
+
+    def __init__(self, entries: Sequence[str | BaseTool], own_name: str) -> None:
+        self._own_name = own_name
+        self._given = [entry for entry in entries if isinstance(entry, BaseTool)]
+        texts = [entry for entry in entries if isinstance(entry, str)]
+        self._names = [text for text in texts if not is_pattern(text)]
+        self._globs = [text for text in texts if is_pattern(text) and not text.startswith("!")]
+        self._excluded = [text[1:] for text in texts if text.startswith("!")]
+        self._warned: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._given or self._names or self._globs)
+
+    def allows(self, name: str) -> bool:
+        """Whether a tool of that name would be exposed."""
+        if name == self._own_name or _matches(name, self._excluded):
+            return False
+        return (
+            name in self._names
+            or any(tool.name == name for tool in self._given)
+            or _matches(name, self._globs)
+        )
+
+    def select(self, available: Iterable[Any], reserved: Collection[str] = ()) -> list[BaseTool]:
+        """The tools to expose, by their JavaScript names, so that a prompt stays cacheable.
+
+        `reserved`: names that the pool's worker functions have taken.
+        """
+        tools = {tool.name: tool for tool in self._given}
+        for tool in available:
+            if isinstance(tool, BaseTool):  # a provider's own tool is a dict, and not callable
+                tools.setdefault(tool.name, tool)
+        for entry in (*self._names, *self._globs):
+            if not any(_matches(name, [entry]) for name in tools if name != self._own_name):
+                self._warn(entry, "ptc entry %r matches no tool of this agent", entry)
+        chosen: dict[str, BaseTool] = {guest_name(name): None for name in reserved}  # type: ignore[misc]
+        for name, tool in tools.items():
+            if not self.allows(name):
+                continue
+            try:
+                check_names([name])
+            except UsageError as error:
+                self._warn(name, "ptc: %s; it is not exposed", error)
+                continue
+            other = chosen.setdefault(guest_name(name), tool)
+            if other is not tool:
+                self._warn(
+                    name, "ptc: tool %r is not exposed: tools.%s is taken", name, guest_name(name)
+                )
+        return [chosen[name] for name in sorted(chosen) if chosen[name] is not None]
+
+    def _warn(self, about: str, message: str, *details: object) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            _log.warning(message, *details)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class Exposed:
+    """A set of tools as the guest sees them: toolboxes for both kinds of driver, and the prompt."""
+
+    def __init__(self, tools: Sequence[BaseTool]) -> None:
+        self.tools = tuple(tools)
+        relayed = [RelayedTool(tool) for tool in tools]
+        signatures = {tool.name: signature_of(tool) for tool in tools}
+        self.prompt = tools_section(self.tools, signatures)
+        self.in_threads = self._toolbox(relayed, lambda tool: tool.call)
+        self.in_loop = self._toolbox(relayed, lambda tool: tool.acall)
+
+    @staticmethod
+    def _toolbox(
+        relayed: Sequence[RelayedTool], call: Callable[[RelayedTool], Callable[[Any], Any]]
+    ) -> Toolbox:
+        return Toolbox.of(
+            {
+                one.tool.name: Tool(
+                    call=call(one),
+                    required=required_fields(one.tool),
+                    description=signature_of(one.tool, max_doc_chars=4000),
+                )
+                for one in relayed
+            }
+        )
+
+
+class ExposedSets:
+    """`Exposed` by the identity of its tools: rendering is done once for each set."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sets: OrderedDict[tuple[int, ...], Exposed] = OrderedDict()
+
+    def of(self, tools: Sequence[BaseTool]) -> Exposed:
+        key = tuple(map(id, tools))
+        with self._lock:
+            # The set holds its tools, so an id here can't have become another tool's.
+            known = self._sets.get(key)
+            if known is not None:
+                self._sets.move_to_end(key)
+                return known
+        exposed = Exposed(tools)
+        with self._lock:
+            self._sets[key] = exposed
+            while len(self._sets) > _KEPT_SETS:
+                self._sets.popitem(last=False)
+        return exposed

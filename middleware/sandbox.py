@@ -1,0 +1,149 @@
+"""The middleware's pool, its own or a shared one, and evals on its sessions from any driver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from qjs_pool.aio import drive_async
+from qjs_pool.conversation import Steps
+from qjs_pool.core import Core
+from qjs_pool.drive import drive
+from qjs_pool.errors import SessionClosed
+from qjs_pool.pool import Pool
+from qjs_pool.pool_core import PoolCore
+from qjs_pool.result import EvalResult
+from qjs_pool.tools import Toolbox
+
+from .options import Options
+
+Modules = dict[str, dict[str, str]]
+
+
+class Sandbox:
+    """Opens sessions and runs evals. One pool for sync and async callers, in any event loop.
+
+    `make_room`: called when all slots are taken; it may close a session.
+    """
+
+    def __init__(self, options: Options, make_room: Callable[[], None]) -> None:
+        self._options = options
+        self._make_room = make_room
+        self._lock = threading.Lock()
+        self._own: Pool | None = None
+        self._closed = False
+
+    @property
+    def pool(self) -> PoolCore:
+        """The pool, started lazily: a turn without evals costs no process."""
+        shared = self._options.pool
+        if shared is not None:
+            return shared._core
+        with self._lock:
+            if self._closed:
+                raise SessionClosed("the middleware is closed; make another")
+            if self._own is None:
+                self._own = Pool(limits=self._options.limits, clock=self._options.clock)
+            return self._own._core
+
+    def close(self) -> None:
+        """End the pool, if it is our own."""
+        with self._lock:
+            own, self._own, self._closed = self._own, None, True
+        if own is not None:
+            own.close()
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def open(self) -> Core:
+        """A session, from a sync caller.
+
+        Raises:
+            PoolExhausted: all slots stayed in use for the pool's `checkout_timeout`.
+        """
+        pool = self.pool
+        waiting = pool.slots.enter()
+        if waiting is not None:
+            self._make_room()
+            try:
+                waiting.result(pool.options.checkout_timeout)
+            except FutureTimeout:
+                pool.slots.give_up(waiting)
+                raise pool.exhausted() from None
+            except BaseException:
+                pool.slots.give_up(waiting)
+                raise
+        return self._adopted(pool)
+
+    async def open_async(self) -> Core:
+        """As `open`, blocking no event loop."""
+        pool = self.pool
+        waiting = pool.slots.enter()
+        if waiting is not None:
+            self._make_room()
+            try:
+                async with asyncio.timeout(pool.options.checkout_timeout):
+                    await asyncio.wrap_future(waiting)
+            except TimeoutError:
+                pool.slots.give_up(waiting)
+                raise pool.exhausted() from None
+            except BaseException:
+                pool.slots.give_up(waiting)
+                raise
+        core = self._adopted(pool)
+        if not pool.supervisor.running:
+            try:
+                await asyncio.to_thread(pool.supervisor.start)
+            except BaseException:
+                self.release(core)
+                raise
+        return core
+
+    def _adopted(self, pool: PoolCore) -> Core:
+        try:
+            # In the loop: sync callers bring callables of their own, which run in threads anyway.
+            core = pool.new_core(self._options.limits, in_loop=True)
+            pool.adopt(core)
+        except BaseException:
+            pool.slots.leave()
+            raise
+        return core
+
+    def release(self, core: Core) -> None:
+        """Close a session; never waits for the guest."""
+        core.close()
+        with contextlib.suppress(SessionClosed):  # our own pool, which has closed it already
+            self.pool.release(core)
+
+    # --- evals ----------------------------------------------------------------------------------
+
+    def run(self, core: Core, toolbox: Toolbox, modules: Modules, code: str) -> EvalResult:
+        """Run one program in the calling thread."""
+        result = drive(core, self._steps(core, toolbox, modules, code))
+        self.pool.report_isolation(core.layers)
+        return result
+
+    async def run_async(
+        self, core: Core, toolbox: Toolbox, modules: Modules, code: str
+    ) -> EvalResult:
+        """Run one program in the running loop; cancelling stops the guest."""
+        result = await drive_async(core, self._steps(core, toolbox, modules, code))
+        self.pool.report_isolation(core.layers)
+        return result
+
+    def _steps(
+        self, core: Core, toolbox: Toolbox, modules: Modules, code: str
+    ) -> Callable[[], Steps[EvalResult]]:
+        pool = self.pool
+        described = pool.toolbox_described(toolbox)
+        installed = {**pool.options.modules, **modules}
+        cpu_s = core.options.limits.cpu
+
+        def steps() -> Steps[EvalResult]:
+            yield from core.configure(toolbox, described, installed)
+            return (yield from core.eval(code, cpu_s, want_value=False))
+
+        return steps

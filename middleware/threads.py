@@ -1,0 +1,229 @@
+"""Conversations and the sessions that hold their state.
+
+A conversation is told apart by its checkpointer, its thread id and the namespace of its graph
+within the run, so that a sub-agent's is its own; without a thread id by a private id in the state.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
+
+from qjs_pool.core import Core
+from qjs_pool.turnstile import Turnstile
+
+from .capture import Record
+from .ptc import Exposed
+
+STATE_KEY: Final = "_qjs_pool_thread"
+MAX_WAITING: Final = 64  # evals of one conversation in the queue
+IDLE_S: Final = 300.0
+MAX_SESSIONS: Final = 256
+MAX_THREADS: Final = 4096
+ORDER_S: Final = 0.25  # how long an eval waits for its predecessor to arrive
+_KEPT_MESSAGES: Final = 8
+
+
+class ThreadKey(NamedTuple):
+    """Which conversation. `lasting`: a later turn can come back to it."""
+
+    checkpointer: int
+    thread_id: str
+    namespace: str
+    lasting: bool
+
+
+def new_private_id() -> str:
+    """An id for a conversation that has none."""
+    return uuid.uuid4().hex
+
+
+def thread_id_of(config: Mapping[str, Any]) -> str | None:
+    """The caller's thread id."""
+    thread_id = (config.get("configurable") or {}).get("thread_id")
+    return None if thread_id is None else str(thread_id)
+
+
+def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
+    """The conversation that a node or a tool runs in."""
+    configurable = config.get("configurable") or {}
+    # The last part is the node that runs; what is left is the graph.
+    namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+    thread_id = thread_id_of(config)
+    if thread_id is None:
+        private = state.get(STATE_KEY) if isinstance(state, Mapping) else None
+        return ThreadKey(0, f"private {private or ''}", namespace, False)
+    checkpointer = configurable.get("__pregel_checkpointer")
+    # A part with a colon names a task, which no other turn has.
+    lasting = ":" not in namespace
+    return ThreadKey(
+        0 if isinstance(checkpointer, bool) or checkpointer is None else id(checkpointer),
+        thread_id,
+        namespace,
+        lasting,
+    )
+
+
+class Thread:
+    """One conversation: its session if it has one, its queue of evals, its tools and modules."""
+
+    def __init__(self, key: ThreadKey) -> None:
+        self.key = key
+        self.turns = Turnstile(1, MAX_WAITING)
+        self.order = CallOrder()
+        self.core: Core | None = None
+        self.exposed: Exposed | None = None
+        self.modules: dict[str, dict[str, str]] = {}
+        self.missing_modules: set[str] = set()
+        self.note = ""  # for the next result
+        self.used = time.monotonic()
+        self.stragglers: list[Record] = []
+        self.leftovers: list[Core] = []  # sessions of single evals, with calls still running
+
+    def touch(self) -> None:
+        self.used = time.monotonic()
+
+
+class CallOrder:
+    """Evals of one model message enter the queue in the order in which the model wrote them.
+
+    In an event loop they arrive in order by themselves; threads may overtake each other on the way.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrivals: OrderedDict[str, dict[int, Future[None]]] = OrderedDict()
+
+    def predecessor(self, message: str, position: int) -> Future[None] | None:
+        """To be waited for, `ORDER_S` at most: a call that something held back never arrives."""
+        if position == 0:
+            return None
+        arrival = self._arrival(message, position - 1)
+        return None if arrival.done() else arrival
+
+    def arrived(self, message: str, position: int) -> None:
+        arrival = self._arrival(message, position)
+        with self._lock:
+            if not arrival.done():
+                arrival.set_result(None)
+
+    def _arrival(self, message: str, position: int) -> Future[None]:
+        with self._lock:
+            arrivals = self._arrivals.setdefault(message, {})
+            self._arrivals.move_to_end(message)
+            while len(self._arrivals) > _KEPT_MESSAGES:
+                self._arrivals.popitem(last=False)
+            return arrivals.setdefault(position, Future())
+
+
+
+
+def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, int] | None:
+    """The model message that made a call, and which of its evals it is."""
+    messages = state.get("messages") if isinstance(state, Mapping) else None
+    for message in reversed(messages or ()):
+        calls = [
+            call for call in getattr(message, "tool_calls", None) or () if call["name"] == tool_name
+        ]
+        for position, call in enumerate(calls):
+            if call["id"] == call_id:
+                return str(calls[0]["id"]), position
+        if calls:
+            return None
+    return None
+
+
+class Registry:
+    """The conversations of one middleware. Thread-safe; never waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: OrderedDict[ThreadKey, Thread] = OrderedDict()
+        _registries.add(self)
+
+    def of(self, key: ThreadKey) -> Thread:
+        """The conversation, made when it is new."""
+        with self._lock:
+            thread = self._threads.get(key)
+            if thread is None:
+                thread = self._threads[key] = Thread(key)
+            self._threads.move_to_end(key)
+            thread.touch()
+            return thread
+
+    def known(self, key: ThreadKey) -> Thread | None:
+        """The conversation, if there is one."""
+        with self._lock:
+            return self._threads.get(key)
+
+    def forget(self, thread: Thread) -> None:
+        """The conversation is over."""
+        with self._lock:
+            if self._threads.get(thread.key) is thread:
+                del self._threads[thread.key]
+
+    def expired(self) -> list[tuple[Thread, Core]]:
+        """Sessions to be closed: idle for `IDLE_S`, or the least recently used of too many."""
+        now = time.monotonic()
+        with self._lock:
+            held = [thread for thread in self._threads.values() if thread.core is not None]
+            surplus = len(held) - MAX_SESSIONS
+            taken = []
+            for index, thread in enumerate(held):
+                if index < surplus or now - thread.used > IDLE_S:
+                    taken += self._take(thread, "it was idle for too long")
+            for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
+                if thread.core is None and thread.turns.holders == 0:
+                    del self._threads[thread.key]
+        return taken
+
+    def least_used(self) -> list[tuple[Thread, Core]]:
+        """The session that another conversation may have instead, if there is one."""
+        with self._lock:
+            for thread in self._threads.values():
+                if taken := self._take(thread, "its worker was needed for another conversation"):
+                    return taken
+        return []
+
+    @staticmethod
+    def _take(thread: Thread, reason: str) -> list[tuple[Thread, Core]]:
+        # Whoever runs an eval holds a turn before it looks at the session.
+        if thread.core is None or thread.turns.holders > 0:
+            return []
+        core, thread.core = thread.core, None
+        thread.note = f"the REPL's state is lost, it starts empty: {reason}"
+        return [(thread, core)]
+
+    def drain(self) -> list[Core]:
+        """Every session; the registry is empty afterwards."""
+        with self._lock:
+            threads, self._threads = list(self._threads.values()), OrderedDict()
+        return [
+            core
+            for thread in threads
+            for core in (thread.core, *thread.leftovers)
+            if core is not None
+        ]
+
+    def after_fork(self) -> None:
+        """In a forked child of the host: the sessions are the parent's."""
+        self._lock = threading.Lock()
+        self._threads = OrderedDict()
+
+
+_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for registry in list(_registries):
+        registry.after_fork()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,365 @@
+"""The eval tool: one program, from the agent's call to the message that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import ensure_config
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
+from pydantic import BaseModel, Field
+
+from qjs_pool.checks import checked_code
+from qjs_pool.core import Core
+from qjs_pool.errors import PoolExhausted, SessionClosed, UsageError
+from qjs_pool.result import EvalResult
+
+from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
+from .options import Options
+from .prompts import CODE_DOC, tool_description
+from .ptc import Allowlist, Exposed, ExposedSets
+from .result import artifact_of, render_error, render_result
+from .sandbox import Sandbox
+from .skills import Skills
+from .threads import ORDER_S, Registry, Thread, position_of, thread_key
+
+Runtime = ToolRuntime[Any, Any]
+
+_NO_LIMIT_S: Final = 300.0  # how long the end of a turn waits for calls when nothing else says so
+_BY_RELAY: Final = ("TimeoutError", "ValueConversionError", "ValueTooLarge")
+
+
+class EvalInput(BaseModel):
+    """Input of the eval tool."""
+
+    code: str = Field(description=CODE_DOC)
+
+
+class ToolPath(NamedTuple):
+    """How the agent runs the tool call at hand, and would run another."""
+
+    request: ToolCallRequest
+    handler: Handler
+    in_loop: bool
+
+
+_PATH: Final[contextvars.ContextVar[ToolPath | None]] = contextvars.ContextVar(
+    "qjs_pool_tool_path", default=None
+)
+
+
+@contextlib.contextmanager
+def tool_path(path: ToolPath) -> Iterator[None]:
+    """Evals in this context dispatch their tool calls along that path."""
+    token = _PATH.set(path)
+    try:
+        yield
+    finally:
+        _PATH.reset(token)
+
+
+class Evaluator:
+    """Runs programs for one middleware."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.registry = Registry()
+        self.sandbox = Sandbox(options, self._make_room)
+        self.allowlist = Allowlist(options.ptc, options.tool_name)
+        self.skills = Skills(options.skills_backend, self.allowlist)
+        self._sets = ExposedSets()
+        self._reserved = frozenset(
+            options.pool._core.options.worker_functions if options.pool is not None else ()
+        )
+
+    def tool(self) -> BaseTool:
+        """The tool for the agent."""
+
+        # `runtime` is injected by the agent, and has a default for calls from outside of one.
+        def run(code: str, runtime: Runtime = None) -> Any:  # type: ignore[assignment]
+            return self.evaluate(code, runtime)
+
+        async def arun(code: str, runtime: Runtime = None) -> Any:  # type: ignore[assignment]
+            return await self.aevaluate(code, runtime)
+
+        return StructuredTool.from_function(
+            func=run,
+            coroutine=arun,
+            name=self.options.tool_name,
+            description=tool_description(self.options.mode),
+            args_schema=EvalInput,
+            infer_schema=False,
+        )
+
+    def exposed(self, available: Any) -> Exposed:
+        """What the guest gets of the tools that are available."""
+        return self._sets.of(self.allowlist.select(available, self._reserved))
+
+    # --- evals ----------------------------------------------------------------------------------
+
+    def evaluate(self, code: str, runtime: Runtime | None) -> Any:
+        """Run a program in the calling thread."""
+        thread, scope = self._begin(runtime, in_loop=False)
+        token = enter_scope(scope)
+        try:
+            source = checked_code(code)
+            if self.options.mode == "call":
+                result = self._alone(thread, scope, source, runtime)
+            else:
+                self._enter(thread, runtime)
+                try:
+                    self.skills.load(thread, source, runtime)
+                    if thread.core is None or thread.core.closed:
+                        thread.core = self.sandbox.open()
+                    result = self._run(thread.core, thread, source)
+                finally:
+                    thread.turns.leave()
+        except StopEval as stop:
+            raise stop.error from None
+        except (UsageError, PoolExhausted) as error:
+            return self._refused(error, runtime)
+        finally:
+            leave_scope(token)
+            thread.stragglers += scope.finish()
+            thread.touch()
+        return self._answered(result, thread, scope, runtime)
+
+    async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
+        """Run a program in the running event loop."""
+        thread, scope = self._begin(runtime, in_loop=True)
+        token = enter_scope(scope)
+        try:
+            source = checked_code(code)
+            if self.options.mode == "call":
+                result = await self._aalone(thread, scope, source, runtime)
+            else:
+                await self._aenter(thread, runtime)
+                try:
+                    await self.skills.aload(thread, source, runtime)
+                    if thread.core is None or thread.core.closed:
+                        thread.core = await self.sandbox.open_async()
+                    result = await self._arun(thread.core, thread, source)
+                finally:
+                    thread.turns.leave()
+        except StopEval as stop:
+            raise stop.error from None
+        except asyncio.CancelledError:
+            if not thread.key.lasting:  # nobody can come back to it
+                self._let_go(thread)
+            raise
+        except (UsageError, PoolExhausted) as error:
+            return self._refused(error, runtime)
+        finally:
+            leave_scope(token)
+            thread.stragglers += scope.finish()
+            thread.touch()
+        return self._answered(result, thread, scope, runtime)
+
+    def _begin(self, runtime: Runtime | None, *, in_loop: bool) -> tuple[Thread, EvalScope]:
+        for _, core in self.registry.expired():
+            self.sandbox.release(core)
+        config = ensure_config()
+        state = None if runtime is None else runtime.state
+        thread = self.registry.of(thread_key(config if runtime is None else runtime.config, state))
+        if thread.exposed is None:  # no model call came before: a resumed run, or no agent at all
+            thread.exposed = self.exposed(getattr(runtime, "tools", ()))
+        path = _PATH.get()
+        if (
+            path is not None
+            and runtime is not None
+            and path.in_loop is in_loop
+            and path.request.tool_call["id"] == runtime.tool_call_id
+        ):
+            request, handler = path.request, path.handler
+        else:
+            request, handler = None, None
+        scope = EvalScope(
+            request=request,
+            handler=handler,
+            runtime=runtime,
+            config=config,
+            pool=self.sandbox.pool,
+            propagate_errors=self.options.propagate_tool_errors,
+        )
+        return thread, scope
+
+    def _run(self, core: Core, thread: Thread, source: str) -> EvalResult:
+        assert thread.exposed is not None
+        return self.sandbox.run(core, thread.exposed.in_threads, thread.modules, source)
+
+    async def _arun(self, core: Core, thread: Thread, source: str) -> EvalResult:
+        assert thread.exposed is not None
+        return await self.sandbox.run_async(core, thread.exposed.in_loop, thread.modules, source)
+
+    def _alone(
+        self, thread: Thread, scope: EvalScope, source: str, runtime: Runtime | None
+    ) -> EvalResult:
+        self.skills.load(thread, source, runtime)
+        core = self.sandbox.open()
+        try:
+            return self._run(core, thread, source)
+        finally:
+            self._close_alone(core, thread, scope)
+
+    async def _aalone(
+        self, thread: Thread, scope: EvalScope, source: str, runtime: Runtime | None
+    ) -> EvalResult:
+        await self.skills.aload(thread, source, runtime)
+        core = await self.sandbox.open_async()
+        try:
+            return await self._arun(core, thread, source)
+        finally:
+            self._close_alone(core, thread, scope)
+
+    def _close_alone(self, core: Core, thread: Thread, scope: EvalScope) -> None:
+        # Closing cancels what still runs, and a half-done side effect is worse than a late one.
+        if scope.open:
+            thread.leftovers.append(core)
+        else:
+            self.sandbox.release(core)
+
+    # --- the queue of a conversation ------------------------------------------------------------
+
+    def _enter(self, thread: Thread, runtime: Runtime | None) -> None:
+        position = self._position(runtime)
+        if position is not None and (before := thread.order.predecessor(*position)) is not None:
+            concurrent.futures.wait([before], ORDER_S)
+        try:
+            turn = thread.turns.enter()
+        finally:
+            if position is not None:
+                thread.order.arrived(*position)
+        if turn is None:
+            return
+        try:
+            turn.result()
+        except BaseException:
+            thread.turns.give_up(turn)
+            raise
+
+    async def _aenter(self, thread: Thread, runtime: Runtime | None) -> None:
+        position = self._position(runtime)
+        if position is not None and (before := thread.order.predecessor(*position)) is not None:
+            await asyncio.wait([asyncio.wrap_future(before)], timeout=ORDER_S)
+        try:
+            turn = thread.turns.enter()
+        finally:
+            if position is not None:
+                thread.order.arrived(*position)
+        if turn is None:
+            return
+        try:
+            await asyncio.wrap_future(turn)
+        except BaseException:
+            thread.turns.give_up(turn)
+            raise
+
+    def _position(self, runtime: Runtime | None) -> tuple[str, int] | None:
+        if runtime is None:
+            return None
+        return position_of(runtime.state, runtime.tool_call_id, self.options.tool_name)
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def _answered(
+        self, result: EvalResult, thread: Thread, scope: EvalScope, runtime: Runtime | None
+    ) -> Any:
+        note, thread.note = thread.note, ""
+        content = render_result(
+            result,
+            max_chars=self.options.max_result_chars,
+            show_console=self.options.capture_console,
+            failed_tool=_failed_tool(result, scope),
+            notes=(note,) if note else (),
+        )
+        call_id = None if runtime is None else runtime.tool_call_id
+        if call_id is None:
+            return content
+        return scope.updates.returned(self._message(content, call_id, artifact_of(result)))
+
+    def _refused(self, error: Exception, runtime: Runtime | None) -> Any:
+        """The answer when nothing ran: the model may try again, in another way or later."""
+        if isinstance(error, SessionClosed):
+            raise error
+        name, message = type(error).__name__, f"{error}. Nothing ran."
+        content = render_error(name, message, max_chars=self.options.max_result_chars)
+        call_id = None if runtime is None else runtime.tool_call_id
+        return content if call_id is None else self._message(content, call_id, None)
+
+    def _message(
+        self, content: str, call_id: str, artifact: Mapping[str, Any] | None
+    ) -> ToolMessage:
+        return ToolMessage(
+            content, tool_call_id=call_id, name=self.options.tool_name, artifact=artifact
+        )
+
+    # --- the end of a turn ----------------------------------------------------------------------
+
+    def end_turn(self, thread: Thread) -> None:
+        """Wait for the turn's calls, then close what no later turn needs."""
+        if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
+            concurrent.futures.wait(calls, self._patience_s)
+        self._end_turn(thread)
+
+    async def aend_turn(self, thread: Thread) -> None:
+        """As `end_turn`, in an event loop."""
+        if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
+            await asyncio.wait(map(asyncio.wrap_future, calls), timeout=self._patience_s)
+        self._end_turn(thread)
+
+    @property
+    def _patience_s(self) -> float:
+        wall_s = self.options.limits.wall
+        return _NO_LIMIT_S if wall_s is None else wall_s
+
+    def _end_turn(self, thread: Thread) -> None:
+        stragglers, thread.stragglers = thread.stragglers, []
+        for record in stragglers:
+            if not record.ended.done():
+                record.cancel()
+        leftovers, thread.leftovers = thread.leftovers, []
+        for core in leftovers:
+            self.sandbox.release(core)
+        if self.options.mode != "thread" or not thread.key.lasting:
+            self._let_go(thread)
+            self.registry.forget(thread)
+
+    def _let_go(self, thread: Thread) -> None:
+        core, thread.core = thread.core, None
+        if core is not None:
+            self.sandbox.release(core)
+
+    def start_turn(self, thread: Thread) -> None:
+        """What an earlier turn, which failed, has left behind."""
+        thread.missing_modules.clear()
+        if self.options.mode != "thread":
+            self._end_turn(thread)
+
+    def _make_room(self) -> None:
+        for _, core in self.registry.least_used():
+            self.sandbox.release(core)
+
+    def close(self) -> None:
+        """Close every session, and the pool if it is the middleware's own."""
+        for core in self.registry.drain():
+            self.sandbox.release(core)
+        self.sandbox.close()
+
+
+def _failed_tool(result: EvalResult, scope: EvalScope) -> str | None:
+    """The tool whose failure the eval's error is, if it is one."""
+    error = result.error
+    if error is None:
+        return None
+    culprit = scope.culprit(error.name, error.message)
+    if culprit is None and error.name in _BY_RELAY:
+        # These are said by the relay, about a call of which the tool itself knows nothing.
+        failed = [call.name for call in result.calls if call.outcome == "error"]
+        culprit = failed[-1] if failed else None
+    return culprit
