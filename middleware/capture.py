@@ -29,8 +29,8 @@ _NOTHING: Final = object()
 class Record:
     """One tool call of an eval."""
 
-    __slots__ = ("call_id", "config", "ended", "index", "pool", "task", "tool_name", "value",
-                 "_content", "_message")  # fmt: skip
+    __slots__ = ("_content", "_message", "call_id", "config", "ended", "index", "pool", "task",
+                 "tool_name", "value")  # fmt: skip
 
     def __init__(
         self, index: int, call_id: str, tool_name: str, config: RunnableConfig, pool: PoolCore

@@ -23,7 +23,7 @@ from langgraph.types import Command
 
 from qjs_pool.errors import UsageError
 from qjs_pool.pool_core import PoolCore
-from qjs_pool.relay import describe_error
+from qjs_pool.tools import describe_error
 
 from .capture import Record, capturing, current_record, injected_names
 from .updates import StateUpdates
@@ -280,5 +280,3 @@ def _plain_text(text: str) -> str:
     name = head.removeprefix("Error invoking tool ").split(" ", 1)[0].strip("'")
     problem = " ".join(tail.replace(_INVOCATION_ADVICE, "").split())
     return f"invalid input for {name}: {problem}"
-
-

@@ -35,7 +35,7 @@ _MEMORY_BYTES = 64 << 20
 
 
 class InterpreterState(AgentState[Any]):
-    """What the middleware keeps in the graph's state: the private id, where no thread id is given."""
+    """What the middleware keeps in the graph's state: a private id, where no thread id is given."""
 
     _qjs_pool_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 

@@ -159,9 +159,7 @@ def _number(name: str, value: object) -> float | None:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be a number of seconds or None, not {_kind(value)}"
-        ) from None
+        raise TypeError(f"{name} must be a number of seconds or None, not {_kind(value)}") from None
 
 
 def _whole(given: Mapping[str, Any], name: str, low: int) -> int:

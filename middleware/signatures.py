@@ -204,7 +204,9 @@ class _Renderer:
         for name, field in properties.items():
             key = name if _IDENTIFIER.match(name) else json.dumps(name)
             mark = "" if name in required else "?"
-            fields.append((self._field_comment(field), f"{key}{mark}: {self.type_of(field, depth + 1)};"))
+            fields.append(
+                (self._field_comment(field), f"{key}{mark}: {self.type_of(field, depth + 1)};")
+            )
         if not any(comment for comment, _ in fields):
             line = " ".join(text for _, text in fields)
             if "\n" not in line and len(line) <= _MAX_LINE:

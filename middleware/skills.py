@@ -59,7 +59,9 @@ class Skills:
         metadata = skill.get("metadata") or {}
         required = metadata.get(_REQUIRED) if isinstance(metadata, Mapping) else None
         # Deep Agents turns every value into text, a list into that of a list.
-        names = re.findall(r"[\w.\-:/]+", required if isinstance(required, str) else str(required or ""))
+        names = re.findall(
+            r"[\w.\-:/]+", required if isinstance(required, str) else str(required or "")
+        )
         return [name for name in names if not self._allowlist.allows(name)]
 
     # --- sources --------------------------------------------------------------------------------
@@ -92,9 +94,7 @@ class Skills:
     def _made(self, runtime: Any) -> Any:
         return self._backend if hasattr(self._backend, "ls") else self._backend(runtime)
 
-    def _load(
-        self, thread: Thread, code: str, state: Any
-    ) -> Generator[Request, Any, None]:
+    def _load(self, thread: Thread, code: str, state: Any) -> Generator[Request, Any, None]:
         metadata = _metadata(state)
         wanted = list(dict.fromkeys(_NAMED.findall(code)))
         for name in wanted:  # grows: skills may import skills

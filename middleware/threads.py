@@ -123,8 +123,6 @@ class CallOrder:
             return arrivals.setdefault(position, Future())
 
 
-
-
 def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, int] | None:
     """The model message that made a call, and which of its evals it is."""
     messages = state.get("messages") if isinstance(state, Mapping) else None

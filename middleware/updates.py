@@ -1,4 +1,4 @@
-"""State updates of the tools an eval called: seen by its later calls, and returned with its result."""
+"""State updates of the tools an eval called: seen by its later calls, returned with its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StateUpdates:
                 self._apply(command.update)
 
     def _apply(self, update: Mapping[str, Any]) -> None:
-        """The state for later calls, by the graph's own reducers. Never the graph's state itself."""
+        """The state for later calls, by the graph's own reducers; not the graph's state itself."""
         state = dict(self.state)
         for key, value in update.items():
             if key == _MESSAGES or key not in self._channels:

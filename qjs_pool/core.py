@@ -46,6 +46,7 @@ class Core:
         self.turns = Turnstile(1, MAX_WAITING)  # operations run one at a time, in call order
         self.layers: dict[str, str] = {}
         self.recoveries = 0
+        self._streams = 0
         self.closed = False
         self._obtain = obtain
         self._talk: Conversation | None = None
@@ -232,6 +233,7 @@ class Core:
     def reset(self) -> Steps[None]:
         """Go on in a new worker, with nothing of the old state."""
         self._drop()
+        self._reseed()
         self.relay.forget()
         self._notes.clear()
         yield from self._settle()
@@ -289,8 +291,7 @@ class Core:
         self._opened = self._seeded = False
         if (yield from talk.take_over()):
             self.recoveries += 1
-            # Another stream for Math.random than the one that the lost eval has seen.
-            self.options = self.options.reseeded(f"recovery {self.recoveries}")
+            self._reseed()
             if uncommitted:
                 self._notes.append(
                     "what the previous eval changed is lost: its worker died "
@@ -303,7 +304,13 @@ class Core:
                 f"({describe_death(death.status, death.peak_rss_bytes)})"
             )
         self._drop()
+        self._reseed()
         self.relay.forget()
+
+    def _reseed(self) -> None:
+        """Another stream for Math.random than the one that a lost eval or state has seen."""
+        self._streams += 1
+        self.options = self.options.reseeded(f"stream {self._streams}")
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None

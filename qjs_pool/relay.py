@@ -120,6 +120,7 @@ class Relay:
         self._waiting_bytes = 0
         self._running = 0
         self._turn = 0  # evals so far
+        self._begun = False  # one is on its way
         self._owed: list[wire.ToolAnswer] = []  # for the next eval to deliver
         self._late: list[wire.ToolAnswer] = []  # delivered in this eval, for calls of earlier ones
         self._late_room = 0
@@ -128,6 +129,9 @@ class Relay:
 
     def begin(self) -> list[wire.ToolAnswer]:
         """An eval starts: what earlier evals' calls have answered since."""
+        if self._begun:  # the last one has not reached a worker, and nor have its answers
+            self._owed = self._late + self._owed
+        self._begun = True
         self.owe(self.take_answers())
         self._turn += 1
         self._calls, self.made, self.failure = [], 0, None
@@ -230,6 +234,7 @@ class Relay:
             cancel: it never happened, or its state is lost: its calls are cancelled.
             undone: the session is as it was before, so answers of earlier calls are owed again.
         """
+        self._begun = False
         now = time.monotonic()
         still = [call for call in self._open.values() if call.turn == self._turn]
         for call in still if cancel else ():

@@ -13,9 +13,12 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from .tools import is_async
+
+# What async tools get to clean up when their pool is closed.
+_CLEAN_UP_S: Final = 1.0
 
 Done = Callable[[Any, BaseException | None], None]  # value, or what was raised
 Cancel = Callable[[], None]
@@ -179,22 +182,28 @@ class BackgroundLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=self._loop.run_forever, name="qjs-pool loop", daemon=True
-                ).start()
+                thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="qjs-pool loop", daemon=True
+                )
+                thread.start()
             return self._loop
 
     def close(self) -> None:
         """Stop the loop; what runs in it is cancelled."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is None:
-            return
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                loop.call_soon_threadsafe(loop.stop)
 
-        def stop() -> None:
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.call_soon(loop.stop)
 
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(stop)
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:  # they may clean up after themselves, not go on
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_CLEAN_UP_S))
+    finally:
+        loop.close()

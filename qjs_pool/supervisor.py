@@ -121,19 +121,23 @@ class Supervisor:
                 return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = "\n".join(entry for entry in sys.path if entry and "\n" not in entry)
-        with theirs:
-            # Not setsid by preexec_fn: that would run Python code between fork and exec.
-            zygote = subprocess.Popen(
-                [sys.executable, "-I", "-c", _BOOTSTRAP, str(theirs.fileno()), path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={},
-                close_fds=True,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                cwd="/",
-            )
+        try:
+            with theirs:
+                # Not setsid by preexec_fn: that would run Python code between fork and exec.
+                zygote = subprocess.Popen(
+                    [sys.executable, "-I", "-c", _BOOTSTRAP, str(theirs.fileno()), path],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env={},
+                    close_fds=True,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                    cwd="/",
+                )
+        except OSError as error:
+            ours.close()
+            raise SpawnError(f"the zygote did not start: {error}") from error
         assert zygote.stderr is not None
         try:
             with zygote.stderr as complaints:

@@ -98,6 +98,7 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
 
 
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
+_SAMPLE_HEAD: Final = b'["0","","value",0,null,null]'
 _decode_text: Final = msgspec.json.Decoder(str).decode
 
 _PENDING: Final = Status(False, None, 0, ())
@@ -133,7 +134,7 @@ class Engine:
         self._warm: Callable[[], int] = function["warm"]
         self._value_bytes = 16 << 20
         self._base_bytes = self._malloc_bytes()
-        self._base_rss_bytes = _peak_rss_bytes()
+        self._base_rss_bytes: int | None = None
         self._limit_bytes = 1 << 62
         self.warm()
 
@@ -170,8 +171,9 @@ class Engine:
         For the `null` that the engine throws when it has no memory for an error object: by the
         time it is caught, what filled the heap may be free again, and only the process knows.
         """
-        grown = _peak_rss_bytes() - self._base_rss_bytes
-        return grown >= self._limit_bytes * 3 // 4 or not self.can_allocate()
+        grown = _peak_rss_bytes() - (self._base_rss_bytes or 0)
+        # An array that grows by half can fail to when it holds two thirds of the limit.
+        return grown >= self._limit_bytes * 5 // 8 or not self.can_allocate()
 
     def _probes(self) -> bool:
         try:
@@ -221,6 +223,9 @@ class Engine:
 
     def configure(self, options: wire.Open) -> None:
         """Apply a session's options to the prelude."""
+        if self._base_rss_bytes is None:
+            # Not in the zygote: a fork starts with a good deal less than its parent holds.
+            self._base_rss_bytes = _peak_rss_bytes()
         self.set_limits(
             result_chars=options.result_chars,
             console_chars=options.console_chars,
@@ -265,6 +270,9 @@ class Engine:
     def warm(self) -> None:
         """Touch the memory that an eval touches."""
         _enter(self._warm)
+        _enter(self._context.execute_pending_job)
+        _decode_head(_SAMPLE_HEAD)
+        self.can_allocate()
 
     # --- one eval --------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ _HEADROOM_BYTES: Final = 256 << 10
 # they must not run in the next eval, so if this doesn't suffice the state is given up.
 _DRAIN_CPU_S: Final = 0.05
 _JOBS_PER_CLOCK: Final = 64
+_SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
 
 
 class Host(Protocol):
@@ -124,6 +125,17 @@ class EvalRunner:
     def answer(self, message: wire.ToolAnswer) -> None:
         """Deliver the answer of a tool call."""
         self._engine.settle(message.call_id, message.ok, message.payload)
+
+    def warm(self) -> None:
+        """Walk the path of an eval without one: no guest code runs, and nothing is sent."""
+        request = wire.decode_to_worker(_SAMPLE_REQUEST)
+        assert isinstance(request, wire.Eval)
+        budget = Budget(request.cpu_s, request.wall_s)
+        program = transpile(request.code)
+        self._engine.set_cpu(budget.cpu_left())
+        self._engine.warm()
+        self._engine.set_cpu(None)
+        wire.to_frame(self._done(request, _failed("", "", ""), "kept", budget, program))
 
     def run(self, request: wire.Eval) -> wire.EvalDone:
         """Run one program to its outcome."""

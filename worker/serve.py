@@ -6,6 +6,7 @@ state survives is in `keeper.py`.
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import traceback
@@ -142,10 +143,16 @@ class Worker:
         if self._durable and checkpoint(self._line):
             # A successor: nothing of what its predecessor had half received is ours.
             self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
-        # Touch what the next eval writes to while nobody waits: copying those pages on its
-        # path would cost the first call after every fork about 100 microseconds.
-        self._engine.warm()
         self._announce()
+        # Touch what the next eval writes to while nobody waits: copying those pages on its path
+        # would add half a millisecond to it. With a request there already, it has to anyway.
+        if not self._request_waits():
+            self._evals.warm()
+
+    def _request_waits(self) -> bool:
+        poll = select.poll()
+        poll.register(self._line.data, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _announce(self) -> None:
         ready = wire.Ready(self._line.generation, self._layers)

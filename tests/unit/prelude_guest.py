@@ -38,6 +38,7 @@ class Guest:
             value_bytes=value_bytes,
             value_nodes=value_nodes,
         )
+        self.engine.set_stack(1 << 20)  # as the default limits have it
         # A loop in the prelude shall fail its test, not hang it.
         self.engine.set_cpu(cpu_s)
         if options:

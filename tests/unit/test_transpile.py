@@ -360,6 +360,30 @@ def test_errors_are_located_in_the_source_as_sent(source: str, place: tuple[int,
     assert Repl().place(source) == place
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(" * 100_000 + "1" + ")" * 100_000,
+        "(" * 100_000,
+        "await 0;" + "{" * 50_000 + "}" * 50_000,
+        "await 0;" + "if (1) " * 50_000 + "1",
+        "let " + "[" * 20_000 + "a" + "]" * 20_000 + " = 1",
+        "let x: " + "Array<" * 10_000 + "a" + ">" * 10_000,
+        "namespace A {" * 500 + "export const x = 1" + "}" * 500,
+        "a:" * 1_000 + "await 1",
+    ],
+    ids=["parens", "open parens", "blocks", "ifs", "pattern", "types", "namespaces", "labels"],
+)
+def test_deep_nesting_is_no_trouble(source: str) -> None:
+    assert transpile(source).scripts[-1].count("1") >= source.count("1")
+
+
+def test_a_large_program_takes_the_same_way_as_a_small_one() -> None:
+    lines = "".join(f"const v{n}: number = {n} as any\n" for n in range(2_000))
+    assert run(lines + "await 0; v1999") == "1999"
+    assert run(lines.replace(": number", "").replace(" as any", "") + "v1999") == "1999"
+
+
 def test_a_position_behind_the_source_becomes_its_end() -> None:
     program = transpile("await 0;\nx")
     assert program.locate(3, 5) == (2, 2)

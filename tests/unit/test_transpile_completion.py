@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qjs_pool.worker.transpile import Program
 
 from .transpile_cases import Repl, run
 
@@ -149,6 +150,11 @@ def test_a_function_gives_the_value_that_eval_gives(source: str) -> None:
     for name in function.program.declared:
         typed = f"typeof {name}"
         assert function.text(typed) == native.text(typed)
+
+
+@pytest.mark.parametrize("source", [source for source in STATEMENTS if "export" not in source])
+def test_a_script_gives_the_value_that_the_source_itself_gives(source: str) -> None:
+    assert Repl().outcome(source) == Repl().run(Program((source,)))
 
 
 def test_a_catch_block_without_a_value_gives_undefined() -> None:

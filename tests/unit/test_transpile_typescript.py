@@ -114,8 +114,8 @@ CODE = [
     ("declare enum D { A }\n3", "3"),
     ("enum L {\n  // first\n  A, // one\n  B = 'b' as any, /* two */\n}\n[L.A, L.B]", '[0,"b"]'),
     (
-        "namespace N { export const x = 1; const hidden = 2; export function f() { return hidden } }"
-        "\n[N.x, N.f(), Object.keys(N).join()]",
+        "namespace N { export const x = 1; const hidden = 2; export function f() { return hidden "
+        "} }\n[N.x, N.f(), Object.keys(N).join()]",
         '[1,2,"f,x"]',
     ),
     ("namespace A.B.C { export const v: number = 3 }\nA.B.C.v", "3"),
@@ -132,6 +132,11 @@ CODE = [
     ("class K {}\nnamespace K { export const v = 7 }\nK.v", "7"),
     ("namespace Y { export const a = 1 }\nnamespace Y { export const b = 2 }\nY", '{"a":1,"b":2}'),
     ("namespace Z { export const a = 1 }\nimport za = Z.a\nza", "1"),
+    (
+        "namespace Z { export namespace I { export const d = 2 } import a = I.d\n"
+        "export const e = a }\nZ.e",
+        "2",
+    ),
     ("8; namespace V { export const a = 1 }", "8"),
     (
         "class P { constructor(private readonly x: number, public y = 2) {} "

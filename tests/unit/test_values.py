@@ -280,6 +280,13 @@ class _CannotSay:
         raise RuntimeError("broken")
 
 
+def _nested(depth: int, around: Callable[[Any], Any]) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = around(value)
+    return value
+
+
 def _cycles() -> list[Any]:
     one: list[Any] = []
     one.append(one)

@@ -48,7 +48,10 @@ class Repl:
 
     def outcome(self, source: str, force_function: bool = False) -> dict[str, object]:
         """`{"text": ...}` or `{"error": ..., "line": ..., "column": ...}` as the engine sees it."""
-        program = self.program = transpile(source, _force_function=force_function)
+        return self.run(transpile(source, _force_function=force_function))
+
+    def run(self, program: Program) -> dict[str, object]:
+        self.program = program
         self._harness(json.dumps({"scripts": program.scripts, "boxed": program.boxed}))
         while self._context.execute_pending_job():
             pass

@@ -13,7 +13,7 @@ const { dataProperty, describeObject, isErrorObject, isPromiseLike, kindOf, unwr
   // A guest can build a prototype chain of any length; ours to walk is this much of it.
   const MAX_CHAIN = 200;
 
-  const kinds = new Map(); // prototype -> [kind, native brand check or null]
+  const kinds = new Map(); // prototype -> { name, check }: a native brand check, or null
   function kind(name, prototype, check) {
     if (prototype !== undefined) MapPrototypeSet(kinds, prototype, { __proto__: null, name, check });
   }
@@ -26,13 +26,26 @@ const { dataProperty, describeObject, isErrorObject, isPromiseLike, kindOf, unwr
   kind("WeakSet", P.WeakSetPrototype, (value) => P.WeakSetPrototypeHas(value, value));
   kind("WeakRef", P.WeakRefPrototype, P.WeakRefPrototypeDeref);
   kind("ArrayBuffer", P.ArrayBufferPrototype, P.ArrayBufferPrototypeGetByteLength);
-  kind("DataView", P.DataViewPrototype, P.DataViewPrototypeGetByteOffset);
+  kind("DataView", P.DataViewPrototype, P.DataViewPrototypeGetBuffer);
   kind("Number", P.NumberPrototype, P.NumberPrototypeValueOf);
   kind("String", P.StringPrototype, P.StringPrototypeValueOf);
   kind("Boolean", P.BooleanPrototype, P.BooleanPrototypeValueOf);
   kind("Symbol", P.SymbolPrototype, P.SymbolPrototypeValueOf);
   kind("BigInt", P.BigIntPrototype, P.BigIntPrototypeValueOf);
   kind("Error", P.ErrorPrototype, null);
+
+  // The names of what the engine made: a guest may tamper with `constructor`, not with these.
+  const names = new Map(); // prototype -> name
+  const makers = [
+    "Object", "Function", "Array", "Map", "Set", "WeakMap", "WeakSet", "WeakRef", "Date", "RegExp", "Promise",
+    "ArrayBuffer", "DataView", "Number", "String", "Boolean", "Symbol", "BigInt", "Error", "Int8Array",
+    "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
+    "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array",
+  ];
+  for (let i = 0; i < makers.length; i++) {
+    const prototype = P[`${makers[i]}Prototype`];
+    if (prototype !== undefined) MapPrototypeSet(names, prototype, makers[i]);
+  }
 
   function unwrapProxy(value) {
     let target = value;
@@ -131,6 +144,11 @@ const { dataProperty, describeObject, isErrorObject, isPromiseLike, kindOf, unwr
     // Its own `constructor` property doesn't make data an instance of anything.
     let holder = step(object);
     for (let i = 0; i < MAX_CHAIN && holder !== null && name === null; i++) {
+      const known = MapPrototypeGet(names, holder);
+      if (known !== undefined) {
+        name = known;
+        break;
+      }
       const descriptor = ReflectGetOwnPropertyDescriptor(holder, "constructor");
       if (descriptor !== undefined && ObjectPrototypeHasOwnProperty(descriptor, "value")
         && typeof descriptor.value === "function" && !isProxy(descriptor.value)) {

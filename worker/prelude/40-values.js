@@ -7,9 +7,8 @@
 // encoding (a getter that calls a tool), and counts stop a bomb while it is encoded.
 const { encodeFailure, encodeValue, encoder } = (() => {
   const {
-    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, JSONStringify,
-    NumberIsSafeInteger, ObjectIs, ObjectKeys, ObjectPrototype, ReflectGetPrototypeOf,
-    StringPrototypeIncludes, StringPrototypeIndexOf, StringPrototypeSlice,
+    ArrayIsArray, ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, JSONStringify, ObjectKeys,
+    ObjectPrototype, ReflectGetPrototypeOf, StringPrototypeIncludes, StringPrototypeSlice,
   } = primordials;
 
   const MAX_DEPTH = 200;
@@ -49,7 +48,8 @@ const { encodeFailure, encodeValue, encoder } = (() => {
 
   function flush() {
     // Two quotes and a comma each; anything longer holds an escape.
-    if (stringCount !== 0 && JSONStringify(strings).length !== stringUnits + 3 * stringCount + 1) {
+    if (stringCount !== 0 && (stringCount < 5 || !canStringifyLists()
+      || JSONStringify(strings).length !== stringUnits + 3 * stringCount + 1)) {
       for (let i = 0; i < stringCount; i++) tokens[places[i]] = quote(strings[i]);
     }
     if (stringCount !== 0) {
@@ -80,19 +80,6 @@ const { encodeFailure, encodeValue, encoder } = (() => {
     stringUnits += length;
     tokens[count++] = `"${text}"`;
     if (stringUnits > bytesLeft) tooLarge();
-  }
-
-  function numberText(value) {
-    if (NumberIsSafeInteger(value)) return ObjectIs(value, -0) ? '{"$":["num","-0"]}' : `${value}`;
-    if (value !== value) return '{"$":["num","nan"]}';
-    if (value === Infinity) return '{"$":["num","inf"]}';
-    if (value === -Infinity) return '{"$":["num","-inf"]}';
-    const text = `${value}`;
-    // Whole numbers past the safe range are floats to the host, and must look like floats.
-    if (StringPrototypeIndexOf(text, ".") === -1 && StringPrototypeIndexOf(text, "e") === -1) {
-      return `${text}.0`;
-    }
-    return text;
   }
 
   function encode(value, depth) {
@@ -218,11 +205,6 @@ const { encodeFailure, encodeValue, encoder } = (() => {
   const BATCH_ITEMS = 200;
   const BATCH_UNITS = 65536;
 
-  function isSimpleNumber(value) {
-    if ((value | 0) === value) return value !== 0 || 1 / value > 0;
-    return value - value === 0 && (value % 1 !== 0 || NumberIsSafeInteger(value));
-  }
-
   // Text units of a record of which JSON.stringify writes just what we would; -1 if it isn't one.
   function simpleRecordUnits(record) {
     const keys = ObjectKeys(record);
@@ -278,6 +260,7 @@ const { encodeFailure, encodeValue, encoder } = (() => {
       const item = array[i];
       let added = -1;
       let written = item;
+      let isCopied = false;
       switch (typeof item) {
         case "number": if (isSimpleNumber(item)) added = 8; break;
         case "string": added = item.length; break;
@@ -287,6 +270,7 @@ const { encodeFailure, encodeValue, encoder } = (() => {
             added = 4;
           } else if (ReflectGetPrototypeOf(item) === ObjectPrototype) {
             written = { __proto__: null, ...item };
+            isCopied = true;
             added = simpleRecordUnits(written);
           }
       }
@@ -305,7 +289,7 @@ const { encodeFailure, encodeValue, encoder } = (() => {
       if (added < 0) {
         if (!isFirst) tokens[count++] = ",";
         isFirst = false;
-        if (written === item) {
+        if (!isCopied) {
           encode(item, depth + 1);
         } else {
           nodesLeft--;
@@ -320,9 +304,9 @@ const { encodeFailure, encodeValue, encoder } = (() => {
   function emitBatch(batch, size, units, isFirst, depth) {
     if (nodesLeft < 0 || units > 2 * bytesLeft + 1000) tooLarge();
     batch.length = size;
-    const json = JSONStringify(batch);
-    if (StringPrototypeIncludes(json, "\\ud")) {
-      // Perhaps a lone surrogate. The nodes are counted twice then; rare enough.
+    const json = canStringifyLists() ? JSONStringify(batch) : "";
+    if (json === "" || StringPrototypeIncludes(json, "\\ud")) {
+      // There may be a lone surrogate. The nodes are counted twice then; rare enough.
       for (let i = 0; i < size; i++) {
         if (!isFirst || i !== 0) tokens[count++] = ",";
         encode(batch[i], depth + 1);

@@ -6,9 +6,7 @@ const web = (() => {
   const {
     ArrayBufferIsView, ArrayBufferPrototypeGetByteLength, ObjectDefineProperty,
     ObjectGetPrototypeOf, ObjectSetPrototypeOf, StringPrototypeCharCodeAt, SymbolToStringTag,
-    TypeError,
-    TypedArrayPrototypeGetBuffer, TypedArrayPrototypeGetByteOffset,
-    TypedArrayPrototypeGetLength, TypedArrayPrototypeSet,
+    TypeError, TypedArrayPrototypeGetBuffer, TypedArrayPrototypeGetLength, TypedArrayPrototypeSet,
     Uint8Array, WeakSet, WeakSetPrototypeAdd, WeakSetPrototypeHas,
   } = primordials;
 
@@ -65,11 +63,11 @@ const web = (() => {
     }
   }
 
-  // subarray() and slice() would consult the species of a guest's constructor.
+  // The first `length` bytes of an array that starts its buffer. subarray() and slice() would look
+  // up a species, which guests can set.
   function copyBytes(bytes, length) {
     const copy = new Uint8Array(length);
-    TypedArrayPrototypeSet(copy, new Uint8Array(TypedArrayPrototypeGetBuffer(bytes),
-      TypedArrayPrototypeGetByteOffset(bytes), length));
+    TypedArrayPrototypeSet(copy, new Uint8Array(TypedArrayPrototypeGetBuffer(bytes), 0, length));
     return copy;
   }
 

@@ -1,8 +1,8 @@
 """From the program a model sent to scripts for the engine: `transpile`.
 
 What belongs here: the order of the steps. They are: `text` (fence, line breaks), `parse` (which
-language, or `refused`), `outline` (what it declares), `repl` and `completion` (persisting globals and the
-value), `typescript` and `blocks` (erasing types), `edits` (one list, applied once).
+language, or `refused`), `outline` (what it declares), `repl` and `completion` (persisting globals
+and the value), `typescript` and `blocks` (erasing types), `edits` (one list, applied once).
 Nothing here runs guest code or knows the engine.
 """
 
@@ -44,10 +44,11 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
     outline = outline_of(parsed.tree.root_node, parsed.source)
     for place in parsed.semicolons:
         edits.close(place, ";")
+    outline.returns = outline.returns or _force_function
     function: AsFunction | None = None
     if outline.clash is not None:
         redeclared(edits, outline.clash)
-    elif outline.in_function or _force_function:
+    elif outline.in_function:
         function = AsFunction(edits, outline)
         function.rewrite()
     else:

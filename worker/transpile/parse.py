@@ -6,6 +6,7 @@ What belongs here: parsers, the choice between trees, mending what the grammars 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import tree_sitter_javascript
@@ -39,6 +40,7 @@ _BREAK = re.compile(rb"\n(?=[ \t]*[(\[`/+\-<*])")
 # To JavaScript, `new Set<string>([])` compares a Set with `string`, and the outcome with a list. It
 # is the one reading that is given up: as a call, `f<T>(x)` stays the comparison it is.
 _NEW_GENERIC = re.compile(rb"\bnew\s+[\w$.]+<[\w$.\[\]|&, \"']+>\(")
+_NESTED = 32
 _MAX_MENDS = 8
 # What no JavaScript program can be read as.
 _ONLY_TYPESCRIPT = Query(
@@ -74,26 +76,27 @@ class Failed:
 
 def parse(source: bytes) -> Parsed | Failed:
     """The tree without errors in the first language that has one, if there is one."""
-    text = masked(source)
-    if len(source) > _LARGE_BYTES:
-        tree = _typescript.parse(text)
-        if not tree.root_node.has_error and _is_typescript(tree.root_node):
-            return _parse_typescript(source, text)
-    tree = _javascript.parse(text)
     if b"\xe2\x80" in source and SEPARATORS.search(source):
-        source = _break_lines(source, tree.root_node)
-        text = masked(source)
-        tree = _javascript.parse(text)
+        source = _break_lines(source)
+    text = masked(source)
+    large: Tree | None = None
+    if len(source) > _LARGE_BYTES:
+        large = _typescript.parse(text)
+        if not large.root_node.has_error and _is_typescript(large.root_node):
+            parsed = _parse_typescript(source, text, large)
+            if parsed is not None:
+                return parsed
+    tree = _javascript.parse(text)
     if not tree.root_node.has_error:
         if b"new " in text and _NEW_GENERIC.search(text):
             return _parse_typescript(source, text) or Parsed(tree, source, False)
         return Parsed(tree, source, False)
-    parsed = _parse_typescript(source, text)
+    parsed = _parse_typescript(source, text, large)
     if parsed is None and (b"\\u" in text or b"\\x" in text):
         text = unescaped(text)
-        tree = _javascript.parse(text)
-        if not tree.root_node.has_error:
-            return Parsed(tree, source, False)
+        other = _javascript.parse(text)
+        if not other.root_node.has_error:
+            return Parsed(other, source, False)
         parsed = _parse_typescript(source, text)
     return parsed or _failed(source, tree)
 
@@ -108,24 +111,28 @@ def _failed(source: bytes, tree: Tree) -> Failed:
     return Failed(tree, source, False, error)
 
 
-def _break_lines(source: bytes, root: Node) -> bytes:
+def _break_lines(source: bytes) -> bytes:
     """Put an LF for each U+2028 and U+2029 that breaks a line: those outside strings and the like.
 
     The engine counts these as lines (and does not count those in strings), the grammars do not.
     """
     out = bytearray(source)
+    root = _javascript.parse(masked(source)).root_node
     kept = QueryCursor(_TEXTS).captures(root).get("text", [])
-    spans = [(node.start_byte, node.end_byte) for node in kept]
+    spans = sorted((node.start_byte, node.end_byte) for node in kept)
+    starts = [start for start, _ in spans]
     for match in SEPARATORS.finditer(source):
-        if not any(start < match.start() < end for start, end in spans):
+        # A string within a template ends before it, so the last one that began may not be enough.
+        at = bisect_right(starts, match.start())
+        if not any(match.start() < end for _, end in spans[max(at - _NESTED, 0) : at]):
             out[match.start() : match.end()] = b"  \n"
     return bytes(out)
 
 
-def _parse_typescript(source: bytes, text: bytes) -> Parsed | None:
+def _parse_typescript(source: bytes, text: bytes, tree: Tree | None = None) -> Parsed | None:
     """Parse as TypeScript, putting semicolons where the grammar misses the end of a statement."""
     breaks: list[int] = []
-    tree = _typescript.parse(text)
+    tree = tree or _typescript.parse(text)
     for _ in range(_MAX_MENDS):
         root = tree.root_node
         if root.has_error:

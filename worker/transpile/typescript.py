@@ -15,7 +15,7 @@ from tree_sitter import Node, Query, QueryCursor
 from .blocks import Blocks
 from .edits import Edits
 from .imports import alias_target
-from .names import field, only_child, own_semicolon, pattern_names, text_of
+from .names import field, only_child, pattern_names, text_of
 from .outline import Outline
 from .parse import TYPESCRIPT
 
@@ -66,6 +66,8 @@ def erase(edits: Edits, root: Node, outline: Outline, until: int | None = None) 
             edits.blank(node.start_byte, node.end_byte)
         elif name == "block":
             blocks.rewrite(node)
+        elif name == "alias":
+            _alias(edits, node, outline.in_function)
         elif name:
             _HANDLERS[name](edits, node)
         elif "member" in captures:
@@ -116,15 +118,15 @@ def _arrow(edits: Edits, node: Node) -> None:
             edits.blank(types.start_byte, parameters + 1, "(")
 
 
-def _alias(edits: Edits, node: Node) -> None:
-    """`import a = N.b` is a declaration of a constant."""
+def _alias(edits: Edits, node: Node, in_function: bool) -> None:
+    """`import a = N.b` is a declaration of a constant; one at the top level is a global."""
     name, target = alias_target(node)
-    keyword = "" if own_semicolon(node) else ";"
     parent = node.parent
-    top = parent is None or parent.type in ("program", "export_statement")
-    edits.replace(
-        node.start_byte, node.end_byte, f"{'var' if top else 'const'} {name}={target};{keyword}"
-    )
+    if parent is not None and parent.type == "export_statement":
+        parent = parent.parent
+    top = parent is None or parent.type == "program"
+    keyword = "const " if not top else "" if in_function else "var "
+    edits.replace(node.start_byte, node.end_byte, f"{keyword}{name}={target};")
 
 
 _HANDLERS: dict[str, Callable[[Edits, Node], None]] = {
@@ -133,7 +135,6 @@ _HANDLERS: dict[str, Callable[[Edits, Node], None]] = {
     "cast": _cast,
     "this": _this,
     "arrow": _arrow,
-    "alias": _alias,
 }
 
 
