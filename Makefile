@@ -50,8 +50,10 @@ coverage: $(VENV)/.installed $(VENV)/.dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+# pyenv's interpreters as well, which are on no PATH unless they were chosen.
+PYENV_ROOT ?= $(HOME)/.pyenv
 tox: $(VENV)/.dev
-	$(BIN)/tox
+	$(BIN)/tox $(addprefix --discover ,$(wildcard $(PYENV_ROOT)/versions/3.1[1-9].*/bin/python)) $(TOXARGS)
 
 $(VENV)/bin/pip:
 	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed; name it: make PYTHON=...' >&2; exit 1; }

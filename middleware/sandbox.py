@@ -158,6 +158,7 @@ class Sandbox:
         cpu_s = core.options.limits.cpu
 
         def steps() -> Steps[EvalResult]:
+            core.relay.failure = None  # it was raised from its eval, and must not end another
             yield from core.configure(toolbox, described, installed)
             return (yield from core.eval(code, cpu_s, want_value=False))
 

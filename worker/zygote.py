@@ -22,6 +22,7 @@ from .engine import Engine
 from .functions import load_functions
 from .lockdown import prepare_zygote, spawn_anchor
 from .sockets import adopt_packet_socket, receive
+from .transpile import compile_queries
 from .transpile import transpile
 
 _PRELOAD_CPU_S: Final = 10.0
@@ -78,6 +79,7 @@ def _serve(supervisor: socket.socket) -> None:
     gc.freeze()
     _silence_stdio()
     _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, layers, None))
+    prepared = False
     while True:
         body, fds = receive(supervisor, max_fds=3)
         if not body:
@@ -95,6 +97,12 @@ def _serve(supervisor: socket.socket) -> None:
             anchor.run(spawn, fds, engine, functions, layers, skip)
         for fd in fds:
             os.close(fd)
+        if not prepared:
+            # Off the path of the first session, which does without.
+            compile_queries()
+            gc.collect()
+            gc.freeze()
+            prepared = True
 
 
 def _silence_stdio() -> None:

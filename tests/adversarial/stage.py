@@ -112,7 +112,7 @@ def descriptors() -> int:
 
 @contextlib.contextmanager
 def peak_growth() -> Iterator[Callable[[], int]]:
-    """By how many bytes this process's memory has grown at its peak since the start of the block."""
+    """By how many bytes this process has grown, at its peak, since the block began."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
 
     def read(field: str) -> int:

@@ -12,14 +12,16 @@ from tree_sitter import Node
 
 from .edits import Edits
 from .outline import outline as outline_of
-from .parse import Failed, parse
+from .parse import Failed, LateQuery, parse
 from .program import Kind, Program
 from .refused import refuse
 from .repl import AsFunction, as_script, redeclared, split
 from .text import to_bytes, without_fence
 from .typescript import erase
 
-__all__ = ["Program", "transpile"]
+__all__ = ["Program", "compile_queries", "transpile"]
+
+compile_queries = LateQuery.compile_queries
 
 
 def transpile(source: str, *, _force_function: bool = False) -> Program:

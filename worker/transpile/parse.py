@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import ClassVar
 
 import tree_sitter_javascript
 import tree_sitter_typescript
@@ -20,14 +21,42 @@ TYPESCRIPT = Language(tree_sitter_typescript.language_typescript())
 _javascript = Parser(JAVASCRIPT)
 _typescript = Parser(TYPESCRIPT)
 
+
+
+class LateQuery:
+    """A TypeScript query, compiled when first used.
+
+    Compiling takes longer than all else that the zygote does to start, and a program in plain
+    JavaScript needs none. `compile_queries` does it when there is time.
+    """
+
+    _all: ClassVar[list[LateQuery]] = []
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._query: Query | None = None
+        LateQuery._all.append(self)
+
+    def cursor(self) -> QueryCursor:
+        """A cursor over the query."""
+        if self._query is None:
+            self._query = Query(TYPESCRIPT, self._pattern)
+        return QueryCursor(self._query)
+
+    @classmethod
+    def compile_queries(cls) -> None:
+        """Compile those that are not yet."""
+        for query in cls._all:
+            query.cursor()
+
+
 _TEXTS = Query(
     JAVASCRIPT,
     "[(string) (template_string) (regex) (comment)] @text",
 )
 # TypeScript ends a statement where the grammar reads on: a cast is never called or indexed, and
 # an indexed access type never begins on a new line.
-_READ_ON = Query(
-    TYPESCRIPT,
+_READ_ON = LateQuery(
     """
     (call_expression function: [(as_expression) (satisfies_expression)] @cast)
     (member_expression object: [(as_expression) (satisfies_expression)] @cast)
@@ -43,8 +72,7 @@ _NEW_GENERIC = re.compile(rb"\bnew\s+[\w$.]+<[\w$.\[\]|&, \"']+>\(")
 _NESTED = 32
 _MAX_MENDS = 8
 # What no JavaScript program can be read as.
-_ONLY_TYPESCRIPT = Query(
-    TYPESCRIPT,
+_ONLY_TYPESCRIPT = LateQuery(
     """
     [(interface_declaration) (type_alias_declaration)
      (variable_declarator type: (_))
@@ -156,12 +184,12 @@ def _parse_typescript(source: bytes, text: bytes, tree: Tree | None = None) -> P
 
 
 def _is_typescript(root: Node) -> bool:
-    return bool(QueryCursor(_ONLY_TYPESCRIPT).captures(root))
+    return bool(_ONLY_TYPESCRIPT.cursor().captures(root))
 
 
 def _misread(text: bytes, root: Node) -> list[int]:
     places = []
-    for _, captures in QueryCursor(_READ_ON).matches(root):
+    for _, captures in _READ_ON.cursor().matches(root):
         end = captures["cast"][0].end_byte
         place = text.find(b"\n", end)
         if place >= 0 and not text[end:place].strip():

@@ -10,17 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tree_sitter import Node, Query, QueryCursor
+from tree_sitter import Node
 
 from .blocks import Blocks
 from .edits import Edits
 from .imports import alias_target
 from .names import field, only_child, pattern_names, text_of
 from .outline import Outline
-from .parse import TYPESCRIPT
+from .parse import LateQuery
 
-_SYNTAX = Query(
-    TYPESCRIPT,
+_SYNTAX = LateQuery(
     """
     [(type_annotation) (type_predicate_annotation) (asserts_annotation) (implements_clause)
      (type_parameters)] @type
@@ -57,7 +56,7 @@ def erase(edits: Edits, root: Node, outline: Outline, until: int | None = None) 
     """Push the edits that turn a TypeScript program into JavaScript, or that much of it."""
     blocks = Blocks(edits, outline)
     constructors: dict[int, tuple[Node, list[str]]] = {}
-    for _, captures in QueryCursor(_SYNTAX).matches(root):
+    for _, captures in _SYNTAX.cursor().matches(root):
         name = next(reversed(captures)) if len(captures) == 1 else ""
         node = captures[name][0] if name else captures["token"][0]
         if until is not None and (node.end_byte > until or node.has_error):

@@ -1,0 +1,158 @@
+"""The constructor: its defaults, and what it says about values that are no good."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain")
+
+from langchain_core.tools import tool
+
+from qjs_pool import Limits, Pool
+from qjs_pool.middleware import CodeInterpreterMiddleware
+
+DEFAULTS = {
+    "memory_limit": 64 << 20,
+    "timeout": 5.0,
+    "tool_name": "eval",
+    "capture_console": True,
+    "max_result_chars": 4000,
+    "ptc": None,
+    "max_ptc_calls": 256,
+    "subagents": True,
+    "max_subagent_concurrency": 32,
+    "mode": "thread",
+    "max_snapshot_bytes": None,
+    "snapshot_signing_key": None,
+    "skills_backend": None,
+    "system_prompt": None,
+    "pool": None,
+}
+
+
+def test_the_defaults_are_those_that_the_peers_users_know() -> None:
+    parameters = inspect.signature(CodeInterpreterMiddleware).parameters
+    assert {name: parameters[name].default for name in DEFAULTS} == DEFAULTS
+    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in parameters.values())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("memory_limit", "64MB", TypeError),
+        ("memory_limit", True, TypeError),
+        ("memory_limit", 1000, ValueError),
+        ("memory_limit", 1 << 50, ValueError),
+        ("timeout", 0, ValueError),
+        ("timeout", math.nan, ValueError),
+        ("timeout", "5", TypeError),
+        ("timeout", True, TypeError),
+        ("wall_timeout", -1, ValueError),
+        ("wall_timeout", 0, ValueError),
+        ("tool_name", "", ValueError),
+        ("tool_name", "two words", ValueError),
+        ("tool_name", None, TypeError),
+        ("capture_console", 1, TypeError),
+        ("max_result_chars", 0, ValueError),
+        ("max_result_chars", 1.5, TypeError),
+        ("ptc", "search", TypeError),
+        ("ptc", [1], TypeError),
+        ("ptc", [""], ValueError),
+        ("ptc", ["!execute"], ValueError),
+        ("ptc", ["2fast"], ValueError),
+        ("ptc", ["a_b", "a-b"], ValueError),
+        ("max_ptc_calls", 0, ValueError),
+        ("max_ptc_calls", 1.0, TypeError),
+        ("subagents", None, TypeError),
+        ("max_subagent_concurrency", 0, ValueError),
+        ("max_subagent_concurrency", True, TypeError),
+        ("mode", "forever", ValueError),
+        ("max_snapshot_bytes", 0, ValueError),
+        ("snapshot_signing_key", 7, TypeError),
+        ("snapshot_signing_key", "", ValueError),
+        ("skills_backend", object(), TypeError),
+        ("system_prompt", b"text", TypeError),
+        ("max_stack_size", 1, ValueError),
+        ("clock", "sundial", ValueError),
+        ("pool", object(), TypeError),
+        ("propagate_tool_errors", "yes", TypeError),
+        ("snapshot_between_turns", "yes", TypeError),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_name_of_its_option(
+    option: str, value: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error) as caught:
+        CodeInterpreterMiddleware(**{option: value})
+    assert caught.type is error or issubclass(caught.type, error)
+    assert option in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, -1, -0.5, math.inf])
+def test_no_or_a_negative_timeout_is_no_limit_and_the_prompt_does_not_mention_one(
+    value: float | None,
+) -> None:
+    middleware: Any = CodeInterpreterMiddleware(timeout=value)
+    assert middleware._options.limits.cpu is None
+    assert "CPU" not in middleware._base_prompt
+
+
+def test_a_whole_number_of_seconds_will_do() -> None:
+    middleware: Any = CodeInterpreterMiddleware(timeout=60, wall_timeout=None)
+    assert middleware._options.limits.cpu == 60.0
+    assert middleware._options.limits.wall is None
+
+
+def test_two_tools_with_one_javascript_name_are_both_named() -> None:
+    @tool("read-file")
+    def dashed() -> None:
+        """Dashed."""
+
+    with pytest.raises(ValueError, match=r"'read-file'.*'read_file'.*tools\.readFile"):
+        CodeInterpreterMiddleware(ptc=[dashed, "read_file"])
+
+
+@pytest.mark.parametrize(("value", "mode"), [(False, "turn"), (True, "thread")])
+def test_the_older_option_is_a_deprecated_alias_of_mode(value: bool, mode: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"mode='{mode}'"):
+        middleware: Any = CodeInterpreterMiddleware(snapshot_between_turns=value)
+    assert middleware._options.mode == mode
+
+
+def test_the_older_option_may_not_contradict_the_newer() -> None:
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(ValueError, match="contradicts mode='call'"),
+    ):
+        CodeInterpreterMiddleware(mode="call", snapshot_between_turns=False)
+
+
+def test_configurations_of_the_peers_users_are_accepted() -> None:
+    CodeInterpreterMiddleware(
+        ptc=["task", "start_async_task", "read_file", "grep", "glob", "ls"],
+        timeout=60.0,
+        max_result_chars=10000,
+        tool_name="code_interpreter",
+        mode=None,  # type: ignore[arg-type]  # the peer's default
+    )
+
+
+def test_limits_must_fit_into_those_of_a_shared_pool() -> None:
+    with Pool(limits=Limits(cpu=2.0)) as pool:
+        with pytest.raises(ValueError, match=r"timeout=10\.0 is wider than the pool's 2\.0"):
+            CodeInterpreterMiddleware(pool=pool, timeout=10.0)
+        with pytest.raises(ValueError, match="clock='real' contradicts"):
+            CodeInterpreterMiddleware(pool=pool, clock="real")
+        CodeInterpreterMiddleware(pool=pool)  # the defaults are the pool's
+
+
+def test_two_middlewares_in_one_agent_need_different_tool_names() -> None:
+    names = {
+        CodeInterpreterMiddleware().name,
+        CodeInterpreterMiddleware(tool_name="sandbox").name,
+    }
+    assert names == {"CodeInterpreterMiddleware", "CodeInterpreterMiddleware_sandbox"}
