@@ -52,8 +52,11 @@ coverage: $(VENV)/.installed $(VENV)/.dev
 
 # pyenv's interpreters as well, which are on no PATH unless they were chosen.
 PYENV_ROOT ?= $(HOME)/.pyenv
+INTERPRETERS := $(wildcard $(PYENV_ROOT)/versions/3.1[1-9].*/bin/python)
+
 tox: $(VENV)/.dev
-	$(BIN)/tox $(addprefix --discover ,$(wildcard $(PYENV_ROOT)/versions/3.1[1-9].*/bin/python)) $(TOXARGS)
+	@rm -rf build
+	$(BIN)/tox $(if $(INTERPRETERS),--discover $(INTERPRETERS)) $(TOXARGS)
 
 $(VENV)/bin/pip:
 	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed; name it: make PYTHON=...' >&2; exit 1; }

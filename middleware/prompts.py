@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from langchain_core.tools import BaseTool
-
 from qjs_pool.tools import guest_name
 from qjs_pool.wire import messages as wire
 
 from .options import Clock, Mode, Options
-from .signatures import summary_of
 
 # More tools than that are listed only; their signatures are asked for.
 MAX_SIGNATURES: Final = 50
@@ -94,13 +91,13 @@ def calls_section(options: Options, concurrency: int) -> str:
     )
 
 
-def tools_section(tools: Sequence[BaseTool], signatures: Mapping[str, str]) -> str:
-    """The tools: with their signatures, or an index when there are many."""
-    if not tools:
+def tools_section(signatures: Mapping[str, str], summaries: Mapping[str, str]) -> str:
+    """The tools by name: with their signatures, or an index when there are many."""
+    if not signatures:
         return ""
-    if len(tools) <= MAX_SIGNATURES:
-        return "```ts\n" + "\n\n".join(signatures[tool.name] for tool in tools) + "\n```"
-    lines = [f"- tools.{guest_name(tool.name)}: {summary_of(tool)}" for tool in tools]
+    if len(signatures) <= MAX_SIGNATURES:
+        return "```ts\n" + "\n\n".join(signatures.values()) + "\n```"
+    lines = [f"- tools.{guest_name(name)}: {summary}" for name, summary in summaries.items()]
     return "\n".join(
         [
             "`tools.$describe(name)` returns the signature and description of a tool: ask for it "

@@ -6,7 +6,7 @@ import fnmatch
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
@@ -17,10 +17,12 @@ from qjs_pool.tools import Tool, Toolbox, check_names, guest_name
 from .dispatch import RelayedTool
 from .options import is_pattern
 from .prompts import tools_section
-from .signatures import required_fields, signature_of
+from .signatures import required_fields, signature_of, summary_of
 
 _log: Final = logging.getLogger("qjs_pool.middleware")
 _KEPT_SETS: Final = 64
+_KEPT_TOOLS: Final = 2048
+_DOC_CHARS: Final = 4000  # of a description, when a program asks for it
 
 
 class Allowlist:
@@ -86,51 +88,63 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
+class ExposedTool:
+    """A tool as the guest sees it, rendered once."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        relayed = RelayedTool(tool)
+        self.tool = tool
+        self.signature = signature_of(tool)
+        required = required_fields(tool)
+        about = signature_of(tool, max_doc_chars=_DOC_CHARS)
+        self.in_threads = Tool(call=relayed.call, required=required, description=about)
+        self.in_loop = Tool(call=relayed.acall, required=required, description=about)
+
+
 class Exposed:
     """A set of tools as the guest sees them: toolboxes for both kinds of driver, and the prompt."""
 
-    def __init__(self, tools: Sequence[BaseTool]) -> None:
+    def __init__(self, tools: Sequence[ExposedTool]) -> None:
         self.tools = tuple(tools)
-        relayed = [RelayedTool(tool) for tool in tools]
-        signatures = {tool.name: signature_of(tool) for tool in tools}
-        self.prompt = tools_section(self.tools, signatures)
-        self.in_threads = self._toolbox(relayed, lambda tool: tool.call)
-        self.in_loop = self._toolbox(relayed, lambda tool: tool.acall)
-
-    @staticmethod
-    def _toolbox(
-        relayed: Sequence[RelayedTool], call: Callable[[RelayedTool], Callable[[Any], Any]]
-    ) -> Toolbox:
-        return Toolbox.of(
-            {
-                one.tool.name: Tool(
-                    call=call(one),
-                    required=required_fields(one.tool),
-                    description=signature_of(one.tool, max_doc_chars=4000),
-                )
-                for one in relayed
-            }
+        self.prompt = tools_section(
+            {one.tool.name: one.signature for one in tools},
+            {one.tool.name: summary_of(one.tool) for one in tools},
         )
+        self.in_threads = Toolbox.of({one.tool.name: one.in_threads for one in tools})
+        self.in_loop = Toolbox.of({one.tool.name: one.in_loop for one in tools})
 
 
 class ExposedSets:
-    """`Exposed` by the identity of its tools: rendering is done once for each set."""
+    """`Exposed` by the identity of its tools: a tool, and a set, is rendered once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._tools: OrderedDict[int, ExposedTool] = OrderedDict()
         self._sets: OrderedDict[tuple[int, ...], Exposed] = OrderedDict()
 
     def of(self, tools: Sequence[BaseTool]) -> Exposed:
+        """The set of those tools. What is kept holds its tools, so that no id is another's."""
         key = tuple(map(id, tools))
         with self._lock:
-            # The set holds its tools, so an id here can't have become another tool's.
             known = self._sets.get(key)
             if known is not None:
                 self._sets.move_to_end(key)
                 return known
-        exposed = Exposed(tools)
+        exposed = Exposed([self._tool(tool) for tool in tools])
         with self._lock:
             self._sets[key] = exposed
             while len(self._sets) > _KEPT_SETS:
                 self._sets.popitem(last=False)
+        return exposed
+
+    def _tool(self, tool: BaseTool) -> ExposedTool:
+        with self._lock:
+            known = self._tools.get(id(tool))
+        if known is not None:
+            return known
+        exposed = ExposedTool(tool)
+        with self._lock:
+            self._tools[id(tool)] = exposed
+            while len(self._tools) > _KEPT_TOOLS:
+                self._tools.popitem(last=False)
         return exposed

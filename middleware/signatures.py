@@ -86,7 +86,7 @@ def _return_type(tool: BaseTool) -> str:
             schema = adapter.json_schema()
     except Exception:
         return "unknown"
-    return _Renderer(schema, bytes_type="Uint8Array").type_of(schema, 0)
+    return _Renderer(schema, output=True).type_of(schema, 0)
 
 
 def _return_annotation(tool: BaseTool) -> Any:
@@ -132,9 +132,9 @@ def _unwrapped(annotation: Any) -> Any:
 class _Renderer:
     """One schema with its definitions."""
 
-    def __init__(self, root: Mapping[str, Any], bytes_type: str = "string") -> None:
+    def __init__(self, root: Mapping[str, Any], *, output: bool = False) -> None:
         self._root = root
-        self._bytes_type = bytes_type
+        self._output = output
         self._chars_left = _MAX_TYPE_CHARS
         self._open: list[str] = []  # references we are inside of
 
@@ -171,7 +171,7 @@ class _Renderer:
         if kind == "object" or "properties" in schema:
             return self._object(schema, depth)
         if kind == "string" and schema.get("format") == "binary":
-            return self._bytes_type
+            return "Uint8Array" if self._output else "string"
         return _SCALARS.get(str(kind), "unknown")
 
     def _reference(self, reference: str, depth: int) -> str:
@@ -203,7 +203,9 @@ class _Renderer:
         fields = []
         for name, field in properties.items():
             key = name if _IDENTIFIER.match(name) else json.dumps(name)
-            mark = "" if name in required else "?"
+            # What has a default may be left out by a caller, and is there in what is returned.
+            given = self._output and isinstance(field, Mapping) and "default" in field
+            mark = "" if given or name in required else "?"
             fields.append(
                 (self._field_comment(field), f"{key}{mark}: {self.type_of(field, depth + 1)};")
             )

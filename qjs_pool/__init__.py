@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     )
     from .limits import Limits
     from .pool import Pool
-    from .result import Call, EvalResult, Usage
     from .relay import ToolEvent
+    from .result import Call, EvalResult, Usage
     from .session import Session
+    from .snapshots import (
+        SnapshotDocument,
+        SnapshotGlobal,
+        SnapshotInfo,
+        inspect_snapshot,
+    )
     from .tools import Tool
 
 _HOMES = {
@@ -47,6 +53,9 @@ _HOMES = {
     "QueueFull": "errors",
     "Session": "session",
     "SessionClosed": "errors",
+    "SnapshotDocument": "snapshots",
+    "SnapshotGlobal": "snapshots",
+    "SnapshotInfo": "snapshots",
     "SnapshotRejected": "errors",
     "SpawnError": "errors",
     "Tool": "tools",
@@ -55,6 +64,7 @@ _HOMES = {
     "UsageError": "errors",
     "ValueConversionError": "errors",
     "ValueTooLarge": "errors",
+    "inspect_snapshot": "snapshots",
 }
 
 __all__ = [
@@ -72,6 +82,9 @@ __all__ = [
     "QueueFull",
     "Session",
     "SessionClosed",
+    "SnapshotDocument",
+    "SnapshotGlobal",
+    "SnapshotInfo",
     "SnapshotRejected",
     "SpawnError",
     "Tool",
@@ -80,6 +93,7 @@ __all__ = [
     "UsageError",
     "ValueConversionError",
     "ValueTooLarge",
+    "inspect_snapshot",
 ]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from .checks import checked_code, checked_global, checked_timeout
 from .conversation import Steps, T
@@ -19,6 +19,10 @@ from .limits import Limits
 from .pool_front import PoolFront
 from .result import EvalResult
 from .tools import ToolLike
+
+
+# Hashing more than this takes a thread, so that no event loop waits for it.
+_OFF_LOOP_BYTES: Final = 1 << 18
 
 
 async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
@@ -40,10 +44,11 @@ async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
 
 
 async def _walk(core: Core, steps: Steps[T]) -> T:
-    watch = _Watch(core)
+    watch: _Watch | None = None
     poll = core.poller.poll
     try:
         deadline = next(steps)
+        watch = _Watch(core)  # not before: a closed session has no poller to watch
         while True:
             await watch.wait(deadline)
             deadline = steps.send(poll(0))
@@ -51,7 +56,8 @@ async def _walk(core: Core, steps: Steps[T]) -> T:
         result: T = stop.value
         return result
     finally:
-        watch.close()
+        if watch is not None:
+            watch.close()
         steps.close()
 
 
@@ -119,6 +125,14 @@ class AsyncSession:
         pool.adopt(core)
         return AsyncSession(self._pool, core)
 
+    async def snapshot(self, *, context: str = "") -> bytes:
+        """The session's state as bytes; see `Session.snapshot`."""
+        body = await drive_async(self._core, self._core.snapshot)
+        seal = self._pool._core.sealed_snapshot
+        if len(body) < _OFF_LOOP_BYTES:
+            return seal(body, context)
+        return await asyncio.to_thread(seal, body, context)
+
     async def reset(self) -> None:
         """Go on in a fresh worker, with nothing of the old state."""
         await drive_async(self._core, self._core.reset)
@@ -162,16 +176,19 @@ class AsyncSession:
 class _Opening:
     """A session on its way: `await` it, or use it with `async with`."""
 
-    def __init__(self, pool: AsyncPool, make: Callable[[], Core]) -> None:
+    def __init__(
+        self, pool: AsyncPool, make: Callable[[], Core], snapshot: tuple[bytes, str] | None = None
+    ) -> None:
         self._pool = pool
         self._make = make
+        self._snapshot = snapshot  # and its context
         self._session: AsyncSession | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncSession]:
-        return self._pool._open(self._make).__await__()
+        return self._pool._open(self._make, self._snapshot).__await__()
 
     async def __aenter__(self) -> AsyncSession:
-        self._session = await self._pool._open(self._make)
+        self._session = await self._pool._open(self._make, self._snapshot)
         return self._session
 
     async def __aexit__(
@@ -215,14 +232,22 @@ class AsyncPool(PoolFront):
         limits: Limits | None = None,
         tools: Mapping[str, ToolLike] | None = None,
         modules: Mapping[str, Mapping[str, str]] | None = None,
+        snapshot: bytes | None = None,
+        snapshot_context: str = "",
     ) -> _Opening:
         """Open a session, with `await` or `async with`; see `Pool.session`.
 
         Async tools run as tasks of the event loop in which the eval is awaited.
         """
-        return _Opening(self, lambda: self._core.new_core(limits, tools, modules, in_loop=True))
+        return _Opening(
+            self,
+            lambda: self._core.new_core(limits, tools, modules, in_loop=True),
+            None if snapshot is None else (snapshot, snapshot_context),
+        )
 
-    async def _open(self, make: Callable[[], Core]) -> AsyncSession:
+    async def _open(
+        self, make: Callable[[], Core], snapshot: tuple[bytes, str] | None = None
+    ) -> AsyncSession:
         pool = self._core
         pool.check_open()
         await self._enter()
@@ -235,13 +260,24 @@ class AsyncPool(PoolFront):
         try:
             if not pool.supervisor.running:
                 await asyncio.to_thread(pool.supervisor.start)
-            await drive_async(core, core.open)
+            if snapshot is None:
+                await drive_async(core, core.open)
+            else:
+                body = await self._opened(core, *snapshot)
+                await drive_async(core, lambda: core.restore(body))
         except BaseException:
             core.close()
             pool.release(core)
             raise
         pool.report_isolation(core.layers)
         return AsyncSession(self, core)
+
+    async def _opened(self, core: Core, blob: bytes, context: str) -> bytes:
+        """The body of a snapshot, hashed and verified."""
+        opened, limits = self._core.opened_snapshot, core.options.limits
+        if isinstance(blob, bytes) and len(blob) >= _OFF_LOOP_BYTES:
+            return await asyncio.to_thread(opened, blob, context, limits)
+        return opened(blob, context, limits)
 
     async def _enter(self) -> None:
         """Take a slot."""

@@ -8,107 +8,30 @@ is written once, and none of it knows threads or asyncio.
 
 from __future__ import annotations
 
-import enum
-import logging
-import re
 import select
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
+from .endings import Cause, Clock, Death, earlier
 from .link import Link
 from .relay import Relay
 from .wire import FrameDecoder, ProtocolError
 from .wire import messages as wire
 from .wire.channel import Channel, State
 from .wire.frames import MAX_TO_WORKER_BYTES
+from .worker_log import re_emit
 
 T = TypeVar("T")
 Ready = list[tuple[int, int]]
 Steps = Generator[float | None, Ready, T]
 
-# What the engine's own stop gets before the worker is killed: it reports, and keeps the state.
-GRACE_S: Final = 0.25
 # What a killed worker's keeper gets to report before the whole family is killed.
 REPORT_S: Final = 2.0
 # What a worker gets to stand, on a machine that swaps.
 STAND_S: Final = 20.0
 # How long a cancelled operation may hold its thread or event loop up, at most.
 _STOP_S: Final = 0.01
-
-_UNPRINTABLE: Final = re.compile(r"[^\n\t -~\xa0-\U0010ffff]")
-_worker_log: Final = logging.getLogger("qjs_pool.worker")
-
-
-class Cause(enum.Enum):
-    """Why we killed a worker. Recorded before the kill, or its death would look like a crash."""
-
-    CPU = "cpu"
-    WALL = "wall"
-    INTERRUPT = "interrupt"
-    PROTOCOL = "protocol"
-
-
-class Death:
-    """How a worker ended. `recoverable`: its keeper holds the state of the last commit."""
-
-    __slots__ = (
-        "cause", "cpu_s", "peak_rss_bytes", "recoverable", "status", "unread_bytes", "violation",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        status: int | None = None,
-        unread_bytes: int = 0,
-        cpu_s: float = 0.0,
-        peak_rss_bytes: int = 0,
-        recoverable: bool = False,
-        cause: Cause | None = None,
-        violation: str = "",
-    ) -> None:
-        self.status = status
-        self.unread_bytes = unread_bytes
-        self.cpu_s = cpu_s
-        self.peak_rss_bytes = peak_rss_bytes
-        self.recoverable = recoverable
-        self.cause = cause
-        self.violation = violation
-
-
-class Clock:
-    """When an eval that did not end by itself is ended by us."""
-
-    __slots__ = ("_cpu_check", "_cpu_s", "_wall_end")
-
-    def __init__(self, wall_s: float | None, cpu_s: float | None) -> None:
-        now = time.monotonic()
-        self._wall_end = None if wall_s is None else now + wall_s + GRACE_S
-        self._cpu_s = cpu_s
-        self._cpu_check = None if cpu_s is None else now + cpu_s + GRACE_S
-
-    def deadline(self) -> float | None:
-        return _earlier(self._wall_end, self._cpu_check)
-
-    def overdue(self, cpu_used: Callable[[], float | None]) -> Cause | None:
-        """The clock that ran out, if one did."""
-        now = time.monotonic()
-        if self._wall_end is not None and now >= self._wall_end:
-            return Cause.WALL
-        if self._cpu_s is not None and self._cpu_check is not None and now >= self._cpu_check:
-            used = cpu_used()
-            # Waiting for tools costs no CPU time: look again when it could be used up.
-            left = self._cpu_s + GRACE_S - (used or 0.0)
-            if left <= 0:
-                return Cause.CPU
-            self._cpu_check = now + max(left, 0.01)
-        return None
-
-
-def _earlier(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
 
 
 class Conversation:
@@ -141,6 +64,8 @@ class Conversation:
         self._cpu_at_kill: float | None = None
         self._kill_when_standing = False
         self._answer: wire.EvalDone | wire.Done | None = None
+        self._pieces: list[bytes] = []  # of the snapshot that was asked for
+        self._room_bytes = 0  # what they may still be
         self._out = b""
         self._out_at = 0
         self._taken_bytes = 0  # of this request, by the stream
@@ -269,7 +194,7 @@ class Conversation:
                 give_up_at = time.monotonic() + REPORT_S
             if relay is not None and relay.failure is not None:
                 self.kill(Cause.INTERRUPT)
-            deadline = give_up_at or _earlier(
+            deadline = give_up_at or earlier(
                 clock.deadline(), None if relay is None else relay.deadline()
             )
             self._absorb((yield deadline))
@@ -281,6 +206,17 @@ class Conversation:
                     self.give_up()
                 elif now >= deadline and (cause := clock.overdue(self._cpu_used)) is not None:
                     self.kill(cause)
+
+    def snapshot(
+        self, request: wire.Snapshot, room_bytes: int, wall_s: float | None
+    ) -> Steps[bytes | wire.Done | Death]:
+        """Ask for a snapshot of at most `room_bytes`; a Done says why there is none."""
+        self._pieces, self._room_bytes = [], room_bytes
+        answer = yield from self.exchange(request, wall_s, request.cpu_s)
+        pieces, self._pieces = self._pieces, []
+        if isinstance(answer, Death) or answer.problem is not None:
+            return answer
+        return b"".join(pieces)
 
     def _send_answers(self, answers: Sequence[wire.ToolAnswer]) -> None:
         if self._channel.state is not State.RUNNING:
@@ -352,12 +288,16 @@ class Conversation:
     def _take(self, message: wire.FromWorker) -> None:
         self._channel.receives(message)
         if isinstance(message, wire.Log):
-            # Indented and without control characters: a worker cannot forge a line of its own.
-            _worker_log.log(message.level, "%s", _UNPRINTABLE.sub("?", message.text).replace("\n", "\n  | "))
+            re_emit(message)
         elif isinstance(message, wire.ToolCall):
             if self._relay is None:
                 raise ProtocolError("a tool call in a session without tools")
             self._relay.call(message)
+        elif isinstance(message, wire.SnapshotPart):
+            self._room_bytes -= len(message.piece)
+            if self._room_bytes < 0:
+                raise ProtocolError("a snapshot larger than was asked for")
+            self._pieces.append(message.piece)
         else:
             if isinstance(message, wire.EvalDone):
                 self._check(message)

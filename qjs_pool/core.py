@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from .conversation import Cause, Conversation, Death, Steps
-from .errors import GuestError, SessionClosed, SpawnError, UsageError
+from .conversation import Conversation, Steps
+from .endings import Cause, Death, death_error
+from .errors import GuestError, SessionClosed, SnapshotRejected, SpawnError, UsageError
 from .exits import describe_death
-from .limits import MiB
 from .link import Link
 from .options import SessionOptions
 from .relay import Relay
@@ -24,11 +24,16 @@ from .supervisor import raise_refused
 from .tools import Toolbox
 from .turnstile import Turnstile
 from .wire import messages as wire
+from .wire.documents import MAX_MANIFEST_BYTES
 
 MAX_WAITING: Final = 64
 _ATTEMPTS: Final = 4
 _ROLLED_BACK: Final = "the session is as it was before this eval"
 _RESET: Final = "the session's state is lost, it starts empty"
+# CPU seconds for writing the state down; the guest's programs are not charged for it.
+_SNAPSHOT_CPU_S: Final = 20.0
+_PIECE_BYTES: Final = 4 << 20
+_DIED_EVERY_TIME: Final = "the session's worker died at this request every time"
 
 
 class Core:
@@ -217,6 +222,66 @@ class Core:
                 end.close()
         return copy
 
+    def snapshot(self) -> Steps[bytes]:
+        """The state as a body (see `wire.documents`), unhashed and unsigned."""
+        limits = self.options.limits
+        for _ in range(_ATTEMPTS):
+            talk = yield from self._settle()
+            self._ids += 1
+            request = wire.Snapshot(self._ids, limits.snapshot_room, _SNAPSHOT_CPU_S)
+            answer: bytes | wire.Done | Death | None = None
+            try:
+                answer = yield from talk.snapshot(
+                    request, limits.snapshot_room + MAX_MANIFEST_BYTES, limits.wall
+                )
+            finally:
+                if answer is None:
+                    talk.stop()
+            if isinstance(answer, bytes):
+                return answer
+            if isinstance(answer, wire.Done):
+                raise SnapshotRejected(f"no snapshot was taken: {answer.problem}")
+            if answer.cause is not None:
+                raise SnapshotRejected(f"no snapshot was taken: {_why_killed(answer)}")
+        raise SnapshotRejected(f"no snapshot was taken: {_DIED_EVERY_TIME}")
+
+    def restore(self, body: bytes) -> Steps[None]:
+        """Fill a session that ran nothing from a body; it is secured before this returns."""
+        for _ in range(_ATTEMPTS):
+            talk = yield from self._settle()
+            answer = yield from self._send_body(talk, body)
+            if isinstance(answer, wire.Done):
+                if answer.problem is not None:
+                    talk.leaving = True
+                    raise SnapshotRejected(f"the snapshot was refused: {answer.problem}")
+                self._committing()
+                yield from talk.stand()
+                if talk.death is None:
+                    return
+            elif answer.cause is not None:
+                raise SnapshotRejected(f"the snapshot was refused: {_why_killed(answer)}")
+            self._notes.clear()  # nothing ran that could be lost
+        raise SnapshotRejected(f"the snapshot was refused: {_DIED_EVERY_TIME}")
+
+    def _send_body(self, talk: Conversation, body: bytes) -> Steps[wire.Done | Death]:
+        limits = self.options.limits
+        cpu_s = _SNAPSHOT_CPU_S if limits.cpu is None else limits.cpu
+        for start in range(0, len(body), _PIECE_BYTES):
+            piece = body[start : start + _PIECE_BYTES]
+            more = start + _PIECE_BYTES < len(body)
+            self._ids += 1
+            request = wire.Restore(self._ids, piece, more, limits.snapshot_room, cpu_s)
+            answer: wire.EvalDone | wire.Done | Death | None = None
+            try:
+                answer = yield from talk.exchange(request, limits.wall, cpu_s)
+            finally:
+                if answer is None:
+                    talk.stop()
+            assert not isinstance(answer, wire.EvalDone)
+            if isinstance(answer, Death) or answer.problem is not None or not more:
+                return answer
+        raise AssertionError("a body is never empty")
+
     def configure(
         self,
         toolbox: Toolbox,
@@ -327,7 +392,7 @@ class Core:
             answer = yield from talk.exchange(make(self._ids), self.options.limits.wall, None)
             if isinstance(answer, wire.Done):
                 return answer.problem
-        raise SpawnError("the session's worker died at this request every time")
+        raise SpawnError(_DIED_EVERY_TIME)
 
     def _committing(self) -> None:
         talk = self._talk
@@ -382,23 +447,7 @@ class Core:
     def _crashed(self, death: Death, cpu_s: float | None, wall_s: float) -> EvalResult:
         limits = self.options.limits
         state = self._state_after(True, death.recoverable)
-        how = describe_death(death.status, death.peak_rss_bytes)
-        match death.cause:
-            case Cause.CPU | Cause.WALL:
-                name = "Timeout"
-                message = (
-                    f"VM {death.cpu_s:.1f} s{_of(cpu_s)}, wall {wall_s:.1f} s{_of(limits.wall)}; "
-                    "it did not stop by itself and was killed"
-                )
-            case Cause.INTERRUPT:
-                name, message = "Interrupted", "the host stopped this eval"
-            case Cause.PROTOCOL:
-                name, message = "WorkerCrashed", f"it broke the protocol: {death.violation}"
-            case _ if death.status is not None and death.status >> 8 == wire.EXIT_OUT_OF_MEMORY:
-                name = "OutOfMemory"
-                message = f"the worker ran into its memory limit of {limits.memory / MiB:g} MiB"
-            case _:
-                name, message = "WorkerCrashed", how
+        name, message = death_error(death, cpu_s, wall_s, limits)
         remark = _ROLLED_BACK if state == "rolled_back" else _RESET
         notes = self._take_notes()
         calls, remarks = self.relay.end(cancel=True, undone=state == "rolled_back")
@@ -413,5 +462,9 @@ class Core:
         )
 
 
-def _of(limit_s: float | None) -> str:
-    return "" if limit_s is None else f" of {limit_s:.1f} s"
+def _why_killed(death: Death) -> str:
+    if death.cause is Cause.PROTOCOL:
+        return f"the worker broke the protocol: {death.violation}"
+    if death.cause is Cause.INTERRUPT:
+        return "it was interrupted"
+    return "it took too long"

@@ -88,6 +88,11 @@ class Limits:
         """
         return max(1, self.value_bytes // 32)
 
+    @property
+    def snapshot_room(self) -> int:
+        """Bytes that a snapshot may take before compression."""
+        return self.memory if self.snapshot_bytes is None else self.snapshot_bytes
+
     def narrowed(self, other: Limits) -> Limits:
         """These limits narrowed by `other`, whose default values mean "as the pool has it".
 

@@ -48,4 +48,4 @@ class SessionOptions:
         """The largest frame that a worker with these limits has a reason to send."""
         limits = self.limits
         texts = 4 * (limits.result_chars + limits.console_chars)
-        return 2 * limits.value_bytes + texts + (1 << 20)
+        return 2 * limits.value_bytes + texts + (5 << 20)

@@ -50,6 +50,8 @@ class Pool(PoolFront):
         limits: Limits | None = None,
         tools: Mapping[str, ToolLike] | None = None,
         modules: Mapping[str, Mapping[str, str]] | None = None,
+        snapshot: bytes | None = None,
+        snapshot_context: str = "",
     ) -> Session:
         """Open a session.
 
@@ -58,22 +60,30 @@ class Pool(PoolFront):
                 guest calls `await tools.<name>(input)`. A `Tool` says more about one.
             modules: sources the guest may import, in addition to the pool's.
             limits: narrower than the pool's; default values mean "as the pool".
+            snapshot: state to begin with, from `Session.snapshot()`.
+            snapshot_context: what that snapshot was signed for.
 
         Raises:
             PoolExhausted: `max_sessions` stayed in use for `checkout_timeout` seconds.
             SpawnError, IsolationUnavailable: no worker could be had.
+            SnapshotRejected: the snapshot is damaged, foreign, or does not fit. Nothing changed.
             UsageError: a limit is wider than the pool's; a tool's or module's name is no good.
         """
         self._core.check_open()
         self._enter()
         try:
             core = self._core.new_core(limits, tools, modules)
-            self._core.adopt(core)
         except BaseException:
             self._core.slots.leave()
             raise
+        self._core.adopt(core)
         try:
-            drive(core, core.open)
+            if snapshot is None:
+                drive(core, core.open)
+            else:
+                limits_in_force = core.options.limits
+                body = self._core.opened_snapshot(snapshot, snapshot_context, limits_in_force)
+                drive(core, lambda: core.restore(body))
         except BaseException:
             core.close()
             self._core.release(core)

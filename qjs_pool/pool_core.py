@@ -1,4 +1,4 @@
-"""What `Pool` and `AsyncPool` share: options, the supervisor, idle workers, and the open sessions."""
+"""What `Pool` and `AsyncPool` share: options, the supervisor, idle workers, open sessions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
-from . import descriptors
+from . import descriptors, snapshots
 from .core import Core
 from .errors import PoolExhausted, SessionClosed, UsageError
-from .wire.layers import required_layers
 from .limits import Limits, seconds_or_error
 from .link import Link
 from .modules import checked_modules
@@ -26,7 +25,9 @@ from .runners import BackgroundLoop, DaemonThreads, LoopRunner, Runner, ThreadRu
 from .supervisor import BaseImage, Supervisor
 from .tools import Toolbox, ToolLike, check_names, guest_name
 from .turnstile import Turnstile
+from .wire import documents
 from .wire import messages as wire
+from .wire.layers import required_layers
 
 Isolation = Literal["auto", "strict", "best-effort"]
 Durability = Literal["eval", "none"]
@@ -50,6 +51,7 @@ class PoolOptions:
     worker_functions: Mapping[str, Callable[[Any], Any]]
     modules: dict[str, dict[str, str]]
     relay: RelayOptions
+    snapshot_keys: tuple[bytes, ...] = ()  # the first one signs, any of them verifies
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, Limits):
@@ -66,7 +68,8 @@ class PoolOptions:
         _one_of("durability", self.durability, get_args(Durability))
         _one_of("clock", self.clock, get_args(wire.Clock))
         if not isinstance(self.preload, str):
-            raise UsageError(f"preload must be JavaScript source, not {type(self.preload).__name__}")
+            kind = type(self.preload).__name__
+            raise UsageError(f"preload must be JavaScript source, not {kind}")
 
 
 class PoolCore:
@@ -140,6 +143,19 @@ class PoolCore:
             for name, function in self.options.worker_functions.items()
         )
         return (*functions, *toolbox.described())
+
+    def opened_snapshot(self, blob: bytes, context: str, limits: Limits) -> bytes:
+        """The body of a snapshot; costs a hash over all of it."""
+        return snapshots.open_sealed(
+            blob,
+            keys=self.options.snapshot_keys,
+            context=context,
+            max_bytes=limits.snapshot_room + documents.MAX_MANIFEST_BYTES,
+        )
+
+    def sealed_snapshot(self, body: bytes, context: str) -> bytes:
+        """A body in its envelope; costs a hash over all of it."""
+        return snapshots.seal(body, keys=self.options.snapshot_keys, context=context)
 
     def adopt(self, core: Core) -> None:
         """Take a session into the pool's keeping."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .functions import pickled_functions
@@ -10,6 +10,7 @@ from .limits import Limits
 from .modules import checked_modules
 from .pool_core import Durability, Isolation, PoolCore, PoolOptions
 from .relay import RelayOptions, ToolEvent
+from .snapshots import checked_keys
 from .supervisor import BaseImage
 from .tools import ToolErrors
 from .wire import messages as wire
@@ -35,6 +36,8 @@ class PoolFront:
         modules: sources that every session may import, `{"@/skills/x": {"index.ts": "..."}}`.
         host_timeout: seconds for one tool call; None: only the eval's own limits.
         tool_errors: what the guest learns of a tool's exception: "message", "type" or "none".
+        snapshot_signing_key: signs snapshots, so that a pool with the key restores only those that
+            one with the key took. Of a list, the first signs and any verifies (key rotation).
         on_tool_call: called with a `ToolEvent` at the start and the end of each tool call.
 
     Raises:
@@ -57,6 +60,7 @@ class PoolFront:
         modules: Mapping[str, Mapping[str, str]] | None = None,
         host_timeout: float | None = None,
         tool_errors: ToolErrors = "message",
+        snapshot_signing_key: bytes | Iterable[bytes] | None = None,
         on_tool_call: Callable[[ToolEvent], None] | None = None,
         _skip_layers: tuple[str, ...] = (),
     ) -> None:
@@ -72,6 +76,7 @@ class PoolFront:
             checkout_timeout=checkout_timeout,
             worker_functions=dict(worker_functions or {}),
             modules=checked_modules(modules),
+            snapshot_keys=checked_keys(snapshot_signing_key),
             relay=RelayOptions(
                 errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call
             ),

@@ -30,8 +30,8 @@ from .wire import messages as wire
 from .wire.values import decode_value, encode_value
 
 _log: Final = logging.getLogger("qjs_pool.tools")
-# Calls that a guest may have open at once; past it the worker is not one of ours.
-_MAX_OPEN: Final = 100_000
+# Calls that a session may have open at once, where `host_calls` does not say.
+_MAX_OPEN: Final = 20_000
 # What a session may have in this process, in values of the largest size: inputs of calls that have
 # not started, and answers that wait for the next eval. A guest decides how many there are.
 _HELD_VALUES: Final = 2
@@ -148,8 +148,8 @@ class Relay:
             ProtocolError: what no worker of ours would send.
         """
         limits = self._limits
-        if message.call_id in self._open or len(self._open) >= _MAX_OPEN:
-            raise ProtocolError(f"tool call {message.call_id} is open already, or too many are")
+        if message.call_id in self._open:
+            raise ProtocolError(f"tool call {message.call_id} is open already")
         if limits.host_calls is not None and self.made >= limits.host_calls:
             raise ProtocolError(f"more than host_calls={limits.host_calls} tool calls in one eval")
         tool = self.toolbox.find(message.name)
@@ -165,10 +165,13 @@ class Relay:
         self.made += 1
         if len(self._calls) < _MAX_TRACED:
             self._calls.append(call)
+        crowd, held = len(self._open), self._waiting_bytes + size
         self._open[call.call_id] = call
-        if self._waiting_bytes + size > _HELD_VALUES * limits.value_bytes:
-            held = f"{_HELD_VALUES * limits.value_bytes} bytes"
-            refusal = f"the inputs of the tool calls that wait take over {held}; await some first"
+        if crowd >= _MAX_OPEN or held > _HELD_VALUES * limits.value_bytes:
+            refusal = (
+                f"{crowd} tool calls wait, with inputs of {held} bytes, and there is room for "
+                f"{_MAX_OPEN} and {_HELD_VALUES * limits.value_bytes}; await some first"
+            )
             self._done(call, None, ValueTooLarge(refusal))
             return
         call.args = message.args

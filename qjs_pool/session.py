@@ -78,6 +78,23 @@ class Session:
         self._pool._core.adopt(core)
         return Session(self._pool, core)
 
+    def snapshot(self, *, context: str = "") -> bytes:
+        """The session's state as bytes, for `pool.session(snapshot=...)` in any pool.
+
+        Functions and classes come back if they provably close over globals only; what can't be
+        written (closures, promises, generators, proxies) comes back as a tombstone that says so
+        when it is touched. No code of the guest's runs.
+
+        Args:
+            context: what the snapshot belongs to, such as a thread's id; with a
+                `snapshot_signing_key` it can be restored for that context only.
+
+        Raises:
+            SnapshotRejected: the state is over `Limits.snapshot_bytes`, or takes too long to write.
+        """
+        body = self._drive(self._core.snapshot)
+        return self._pool._core.sealed_snapshot(body, context)
+
     def reset(self) -> None:
         """Go on in a fresh worker, with nothing of the old state."""
         self._drive(self._core.reset)

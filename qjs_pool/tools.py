@@ -128,12 +128,13 @@ def check_names(names: Iterable[str]) -> None:
             raise UsageError(f"tool name {name!r} gives no JavaScript identifier; rename the tool")
         if guest_name(name) in _RESERVED:
             raise UsageError(f"tool name {name!r} has a meaning of its own; rename the tool")
-        other = taken.setdefault(guest_name(name), name)
-        if other != name:
+        other = taken.get(guest_name(name))
+        if other is not None:
             raise UsageError(
                 f"tools {other!r} and {name!r} would both be tools.{guest_name(name)}; "
                 f"rename one of them"
             )
+        taken[guest_name(name)] = name
 
 
 def is_async(call: Callable[[Any], Any]) -> bool:

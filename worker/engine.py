@@ -1,13 +1,14 @@
 """The narrow adapter to the QuickJS binding: a context, its limits, and the prelude's bridge.
 
-What belongs here: calling into the engine and naming the ways a call can end. What does not: budgets
-and loops (`evals.py`), what values mean (the prelude; the host decodes).
+What belongs here: calling into the engine and naming the ways a call can end. What does not:
+budgets and loops (`evals.py`), what values mean (the prelude; the host decodes).
 
-A call ends normally, or raises `Interrupted` (CPU time is up), `EngineOutOfMemory` (an exception got out
-that only a full heap explains) or `EngineBroken` (anything else: a bug of ours, the worker must not go on).
-Whatever a guest throws stays inside the prelude and comes back as data.
+A call ends normally, or raises `Interrupted` (CPU time is up), `EngineOutOfMemory` (an exception
+got out that only a full heap explains) or `EngineBroken` (anything else: a bug of ours, the worker
+must not go on). Whatever a guest throws stays inside the prelude and comes back as data.
 """
 
+import functools
 import resource
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,13 +91,16 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     text: str
     stdout: str
     kind: Literal["value", "handle"]
-    # 1: an out-of-memory error that only the engine makes; 2: null was thrown, which the engine does
-    # when it can't even make an error, and any guest may do as well.
+    # 1: an out-of-memory error that only the engine makes; 2: null was thrown, which the engine
+    # does when it can't even make an error, and any guest may do as well; 3: an interrupt that a
+    # native function turned into a rejection (a promise's executor; in the classic engine any
+    # async function does).
     oom: int
     value_error: tuple[str, str] | None
     error: wire.ErrorInfo | None
 
 
+_INTERRUPTED: Final = 3
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 _SAMPLE_HEAD: Final = b'["0","","value",0,null,null]'
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -114,8 +118,23 @@ class Engine:
         bridge = _enter(self._context.eval, _prelude_source())
         function = {
             name: _enter(bridge, name)
-            for name in ["abandon", "configure", "finish", "freezeBase", "limits", "poll", "probeAlloc", "reseed", "run", "setGlobal", "settle", "stdout", "warm"]
+            for name in [
+                "abandon",
+                "configure",
+                "finish",
+                "freezeBase",
+                "limits",
+                "poll",
+                "probeAlloc",
+                "reseed",
+                "run",
+                "setGlobal",
+                "settle",
+                "stdout",
+                "warm",
+            ]
         }
+        self._bridge = bridge
         missing = [name for name, found in function.items() if found is None]
         if missing:
             raise EngineBroken(f"the prelude lacks {', '.join(missing)}")
@@ -133,10 +152,20 @@ class Engine:
         self._stdout: Callable[[], str] = function["stdout"]
         self._warm: Callable[[], int] = function["warm"]
         self._value_bytes = 16 << 20
+        # What loading left behind would be room for the guest, once it is collected.
+        self._context.gc()
         self._base_bytes = self._malloc_bytes()
         self._base_rss_bytes: int | None = None
+        self._peak_before_bytes = 0  # ... this eval
         self._limit_bytes = 1 << 62
         self.warm()
+
+    def entry(self, name: str) -> Callable[..., Any]:
+        """A function of the prelude's bridge, for what has a module of its own here."""
+        function = _enter(self._bridge, name)
+        if function is None:
+            raise EngineBroken(f"the prelude lacks {name}")
+        return functools.partial(_enter, function)
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -165,15 +194,17 @@ class Engine:
         # every object, which copies every page that the keeper shares.
         return self._probes() or (self._context.gc() is None and self._probes())
 
-    def _ran_full(self) -> bool:
-        """Whether the heap is, or was for a moment, about as large as its limit.
+    def ran_full(self) -> bool:
+        """Whether this eval's heap is, or was for a moment, about as large as its limit.
 
-        For the `null` that the engine throws when it has no memory for an error object: by the
-        time it is caught, what filled the heap may be free again, and only the process knows.
+        For the `null` that the engine throws when it has no memory for an error object, and for
+        promises whose rejection it had none for: by the time we look, what filled the heap may be
+        free again, and only the process knows.
         """
-        grown = _peak_rss_bytes() - (self._base_rss_bytes or 0)
+        peak = _peak_rss_bytes()
         # An array that grows by half can fail to when it holds two thirds of the limit.
-        return grown >= self._limit_bytes * 5 // 8 or not self.can_allocate()
+        large = peak - (self._base_rss_bytes or 0) >= self._limit_bytes * 5 // 8
+        return (large and peak > self._peak_before_bytes) or not self.can_allocate()
 
     def _probes(self) -> bool:
         try:
@@ -260,7 +291,7 @@ class Engine:
         _enter(self._limits, result_chars, console_chars, value_bytes, value_nodes)
 
     def set_global(self, name: str, value: str) -> bool:
-        """Put a host value (encoded JSON) into the session; False where the name is taken for good."""
+        """Put a host value (encoded JSON) into the session; False if the name can't be had."""
         return bool(_enter(self._set_global, name, value))
 
     def reseed(self, seed: str) -> None:
@@ -278,6 +309,8 @@ class Engine:
 
     def run(self, source: str, *, first: bool, last: bool, boxed: bool, want_value: bool) -> bool:
         """Run one script of a program; True once the program's value is there."""
+        if first:
+            self._peak_before_bytes = _peak_rss_bytes()
         flags = (
             (_FIRST if first else 0)
             | (_LAST if last else 0)
@@ -315,6 +348,8 @@ class Engine:
         answer: str = _enter(self._finish)
         line, _, encoded = answer.partition("\n")
         head = _decode_head(line)
+        if head.oom == _INTERRUPTED:
+            raise Interrupted("InternalError: interrupted")
         value = encoded.encode() if encoded else None
         value_error = head.value_error
         if value is not None and len(value) > self._value_bytes:
@@ -327,7 +362,7 @@ class Engine:
             value,
             value_error,
             head.error,
-            head.oom == 1 or (head.oom == 2 and self._ran_full()),
+            head.oom == 1 or (head.oom == 2 and self.ran_full()),
         )
 
     def abandon(self) -> str:
@@ -370,4 +405,6 @@ def _prelude_source() -> str:
     folder = Path(__file__).parent / "prelude"
     files = sorted(folder.glob("*.js"))
     body = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    return "\n" * PRELUDE_LINE_BASE + '(function () { "use strict";\n' + body + "\nreturn bridge; })()"
+    return (
+        "\n" * PRELUDE_LINE_BASE + '(function () { "use strict";\n' + body + "\nreturn bridge; })()"
+    )

@@ -24,6 +24,10 @@ _HEADROOM_BYTES: Final = 256 << 10
 # they must not run in the next eval, so if this doesn't suffice the state is given up.
 _DRAIN_CPU_S: Final = 0.05
 _JOBS_PER_CLOCK: Final = 64
+_BUSY_JOBS: Final = 20_000  # run by one eval without having settled
+_DEADLOCK: Final = (
+    "the program awaits a promise that nothing can settle: no timer, job or tool call is left"
+)
 _SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
 
 
@@ -96,7 +100,7 @@ class EvalRunner:
         self._functions = functions
         self._host = host
         self._memory_bytes = self._value_bytes = self._value_nodes = 0
-        self._calls = 0  # tool calls of this eval
+        self._calls = self._jobs = 0  # tool calls and jobs of this eval
         self._here: Functions = {}  # worker functions, by the guest's names for them
 
     def open(self, options: wire.Open) -> None:
@@ -111,6 +115,11 @@ class EvalRunner:
         self._engine.set_memory(options.memory_bytes)
         self._engine.set_stack(options.stack_bytes)
         self._engine.configure(options)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The guest's heap, as the session's options have it."""
+        return self._memory_bytes
 
     def set_global(self, message: wire.SetGlobal) -> str | None:
         """Put a host value into the session; the reason when that can't be."""
@@ -143,7 +152,7 @@ class EvalRunner:
         engine = self._engine
         program: Program | None = None
         state: wire.State = "kept"
-        self._calls = 0
+        self._calls = self._jobs = 0
         try:
             program = transpile(request.code)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
@@ -154,14 +163,13 @@ class EvalRunner:
         except (Interrupted, _OutOfTime) as end:
             outcome, state = self._after_timeout(end, budget)
         except _Deadlocked:
-            outcome = _failed(
-                engine.abandon(),
-                "Deadlock",
-                "the program awaits a promise that nothing can settle: "
-                "no timer, job or tool call is left",
-            )
+            # A promise whose rejection met a full heap is never settled either.
+            if engine.ran_full():
+                outcome, state = self._after_out_of_memory(budget), "lost"
+            else:
+                outcome = _failed(engine.abandon(), "Deadlock", _DEADLOCK)
         except EngineOutOfMemory:
-            outcome, state = self._after_out_of_memory(), "lost"
+            outcome, state = self._after_out_of_memory(budget), "lost"
         engine.set_cpu(None)
         return self._done(request, outcome, state, budget, program)
 
@@ -218,6 +226,7 @@ class EvalRunner:
             for _ in range(_JOBS_PER_CLOCK):
                 if not run_job():
                     return
+            self._jobs += _JOBS_PER_CLOCK
 
     def _wait(self, next_timer_s: float | None, calls_open: int, budget: Budget) -> None:
         """Wait for a tool's answer or the next timer, within the wall."""
@@ -269,7 +278,7 @@ class EvalRunner:
             pass
         return False
 
-    def _after_out_of_memory(self) -> Outcome:
+    def _after_out_of_memory(self, budget: Budget) -> Outcome:
         engine = self._engine
         # What was printed is still worth having; the state is gone in any case.
         engine.set_memory(self._memory_bytes + (8 << 20))
@@ -279,6 +288,16 @@ class EvalRunner:
         except Exception:
             stdout = ""
         limit = f"{self._memory_bytes / (1 << 20):g} MiB"
+        # Promises that only ever lead to more promises run out of time or of memory, whichever
+        # is less. That loop is what went wrong, so it has one name on every machine: with the
+        # chain broken its memory is free again, which data that was piled up is not.
+        if self._jobs > _BUSY_JOBS and engine.memory() < self._memory_bytes // 2:
+            return _failed(
+                stdout,
+                "Timeout",
+                f"{self._jobs} jobs without a pause filled the memory limit of {limit}: "
+                f"the promises never settle; {budget.spent()}",
+            )
         return _failed(
             stdout,
             "OutOfMemory",

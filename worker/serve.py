@@ -21,6 +21,7 @@ from .evals import EvalRunner
 from .functions import Functions
 from .keeper import Line, checkpoint
 from .lockdown import LayerFailure, Plan, confine
+from .snapshots import PIECE_BYTES, SnapshotProblem, Snapshots
 from .sockets import adopt_packet_socket, adopt_stream_socket, receive
 
 _READ_BYTES: Final = 1 << 16
@@ -81,11 +82,13 @@ class Worker:
         self._durable = durable
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
         self._evals = EvalRunner(engine, functions, self)
+        self._snapshots = Snapshots(engine)
+        self._pieces: list[bytes] = []  # of a snapshot to be restored
 
     def run(self) -> NoReturn:
         """Serve until the host hangs up. Never returns, whatever goes wrong."""
         try:
-            self._commit()
+            self._stand()
             while True:
                 for message in self.read():
                     self._handle(message)
@@ -137,9 +140,52 @@ class Worker:
                 self.send(wire.Done(message.request_id, None))
             case wire.Fork():
                 self._fork(message)
+            case wire.Snapshot():
+                self._dump(message)
+            case wire.Restore():
+                self._restore(message)
+
+    def _dump(self, message: wire.Snapshot) -> None:
+        problem: str | None = None
+        body = b""
+        try:
+            body = self._snapshots.take(
+                self._evals.memory_bytes, message.max_bytes, message.cpu_s
+            )
+        except SnapshotProblem as error:
+            problem = str(error)
+        for start in range(0, len(body), PIECE_BYTES):
+            piece = body[start : start + PIECE_BYTES]
+            self.send(wire.SnapshotPart(message.request_id, piece))
+        self.send(wire.Done(message.request_id, problem))
+        if problem is not None and not self._engine.can_allocate():
+            os._exit(wire.EXIT_ROLLBACK)
+
+    def _restore(self, message: wire.Restore) -> None:
+        self._pieces.append(message.piece)
+        if message.more:
+            self.send(wire.Done(message.request_id, None))
+            return
+        body, self._pieces = b"".join(self._pieces), []
+        problem: str | None = None
+        try:
+            self._snapshots.restore(
+                body, self._evals.memory_bytes, message.max_bytes, message.cpu_s
+            )
+        except SnapshotProblem as error:
+            problem = str(error)
+        self.send(wire.Done(message.request_id, problem))
+        if problem is not None:
+            os._exit(wire.EXIT_ROLLBACK)  # half a state is none
+        self._commit()
 
     def _commit(self) -> None:
         """Make the state as it is now the one that a later death goes back to."""
+        if self._durable:
+            self._stand()
+
+    def _stand(self) -> None:
+        """Leave a keeper behind if the session is durable, and tell the host who serves now."""
         if self._durable and checkpoint(self._line):
             # A successor: nothing of what its predecessor had half received is ours.
             self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
@@ -206,4 +252,4 @@ class Worker:
         data_fd, control_fd = fds
         self._line = Line(adopt_stream_socket(data_fd), adopt_packet_socket(control_fd))
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
-        self._commit()
+        self._stand()

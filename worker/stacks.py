@@ -1,8 +1,8 @@
 """Stack traces for the guest's eyes: the prelude's frames left out, positions in its own source.
 
-The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on and
-told by its line numbers. The classic engine leaves out the line number of a function that is on one line,
-so below an `eval (native)` frame everything without a position counts as the prelude's.
+The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on
+and told by its line numbers. The classic engine leaves out the line number of a function that is on
+one line, so below an `eval (native)` frame all that has no position counts as the prelude's.
 """
 
 import re

@@ -22,8 +22,7 @@ from .engine import Engine
 from .functions import load_functions
 from .lockdown import prepare_zygote, spawn_anchor
 from .sockets import adopt_packet_socket, receive
-from .transpile import compile_queries
-from .transpile import transpile
+from .transpile import compile_queries, transpile
 
 _PRELOAD_CPU_S: Final = 10.0
 

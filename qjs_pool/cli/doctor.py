@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import QjsPoolError
-from ..wire.layers import LAYERS, required_layers
 from ..pool import Pool
+from ..wire.layers import LAYERS, required_layers
 from .output import console
 
 _MEANING: Final = {

@@ -18,6 +18,7 @@ class State(enum.Enum):
     IDLE = "idle"  # the host may send a request
     RUNNING = "running"  # an eval runs; its end is EvalDone
     WAITING = "waiting"  # another request is being carried out; its end is Done
+    DUMPING = "dumping"  # a snapshot comes in pieces; its end is Done
 
 
 # A worker of ours logs a traceback before it leaves, and nothing else. More is a flood.
@@ -28,15 +29,19 @@ _Table = Mapping[State, Mapping[type, State]]
 # fmt: off
 HOST_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Eval: State.RUNNING, wire.Open: State.WAITING,
-                    wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING},
+                    wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING,
+                    wire.Restore: State.WAITING, wire.Snapshot: State.DUMPING},
     State.RUNNING: {wire.ToolAnswer: State.RUNNING},
     State.WAITING: {},
+    State.DUMPING: {},
 }
 WORKER_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Log: State.IDLE},
     State.RUNNING: {wire.ToolCall: State.RUNNING, wire.EvalDone: State.IDLE,
                     wire.Log: State.RUNNING},
     State.WAITING: {wire.Done: State.IDLE, wire.Log: State.WAITING},
+    State.DUMPING: {wire.SnapshotPart: State.DUMPING, wire.Done: State.IDLE,
+                    wire.Log: State.DUMPING},
 }
 # fmt: on
 
@@ -72,7 +77,7 @@ class Channel:
                 raise ProtocolError(f"more than {MAX_LOGS} log lines for one request")
         if isinstance(message, (wire.EvalDone, wire.ToolCall)):
             answered = message.eval_id
-        elif isinstance(message, wire.Done):
+        elif isinstance(message, (wire.Done, wire.SnapshotPart)):
             answered = message.request_id
         else:
             answered = self._asked

@@ -100,7 +100,28 @@ class Fork(_Message, tag=5, frozen=True):
     request_id: int
 
 
-ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork
+class Snapshot(_Message, tag=6, frozen=True):
+    """Write the state down: SnapshotParts, then Done. `max_bytes` bounds it before compression."""
+
+    request_id: int
+    max_bytes: int
+    cpu_s: float
+
+
+class Restore(_Message, tag=7, frozen=True):
+    """A piece of a snapshot for a session that has run nothing; with the last one it is restored.
+
+    `max_bytes` bounds what all of it may unpack to.
+    """
+
+    request_id: int
+    piece: bytes
+    more: bool
+    max_bytes: int
+    cpu_s: float
+
+
+ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork | Snapshot | Restore
 
 # --- data stream, worker to host ---------------------------------------------------------------
 
@@ -152,7 +173,14 @@ class Log(_Message, tag=35, frozen=True):
     text: Annotated[str, msgspec.Meta(max_length=8192)]
 
 
-FromWorker = EvalDone | ToolCall | Done | Log
+class SnapshotPart(_Message, tag=36, frozen=True):
+    """The next piece of the snapshot that was asked for."""
+
+    request_id: int
+    piece: bytes
+
+
+FromWorker = EvalDone | ToolCall | Done | Log | SnapshotPart
 
 # --- control socket (one datagram a message): keeper and host ----------------------------------
 

@@ -73,8 +73,8 @@ class Saboteur:
     def done(self, eval_id: int, **changed: Any) -> wire.EvalDone:
         fields: dict[str, Any] = {
             "eval_id": eval_id, "text": "forged", "stdout": "", "kind": "value",
-            "value": b'"forged"', "value_error": None, "error": None, "state": "kept", "cpu_s": 0.0, "peak_rss_bytes": 0,
-            "notes": [],
+            "value": b'"forged"', "value_error": None, "error": None, "state": "kept",
+            "cpu_s": 0.0, "peak_rss_bytes": 0, "notes": [],
         }  # fmt: skip
         return wire.EvalDone(**{**fields, **changed})
 

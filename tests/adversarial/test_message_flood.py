@@ -44,12 +44,12 @@ def play(honest: Pool) -> Iterator[Play]:
         ("logs_without_end", "WorkerCrashed"),
         ("sends_zeros_without_end", "WorkerCrashed"),
         ("sends_frames_of_the_cap_without_end", "WorkerCrashed"),
-        ("says_ready_without_end", "WorkerCrashed"),
+        ("says_ready_without_end", "WorkerCrashed|Timeout"),
         ("reports_deaths_without_end", "WorkerCrashed"),
         ("calls_tools_without_end", "Timeout"),
         ("calls_tools_with_large_inputs", "Timeout"),
         ("stuffs_descriptors_into_data", "WorkerCrashed"),
-        ("stuffs_descriptors_into_control", "WorkerCrashed"),
+        ("stuffs_descriptors_into_control", "WorkerCrashed|Timeout"),
         ("stuffs_descriptors_into_the_leash", "Timeout"),
     ],
 )
@@ -68,9 +68,9 @@ def test_a_flood_is_stopped_and_leaves_no_trace_in_the_host(
         gate.set()
         logging.getLogger("qjs_pool").setLevel(logging.NOTSET)
     assert result.error is not None
-    assert result.error.name == error
-    assert stage.ended() == -signal.SIGKILL
+    assert result.error.name in error.split("|")
     assert stage.eval("6 * 7").value == 42
+    assert stage.ended() == -signal.SIGKILL
     assert stage.honest_workers == 1
     stage.core.close()
     assert descriptors() == before

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,7 +20,8 @@ from qjs_pool.errors import SpawnError
 from .saboteur import SCENES
 from .stage import Stage, descriptors, until
 
-_LIMITS: Final = Limits(cpu=0.2, wall=0.4, value_bytes=100_000, host_calls=20)
+_LIMITS: Final = Limits(cpu=5.0, wall=10.0, value_bytes=100_000, host_calls=20)
+_SHORT: Final = Limits(cpu=0.2, wall=0.4, value_bytes=100_000, host_calls=20)
 Play = Callable[..., Stage]
 
 
@@ -30,10 +32,7 @@ def honest() -> Iterator[Pool]:
 
 
 @pytest.fixture
-def play(honest: Pool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
-    # What real workers on slow machines get is much more than a liar needs to be found out.
-    monkeypatch.setattr(conversation_module, "STAND_S", 0.5)
-    monkeypatch.setattr(conversation_module, "REPORT_S", 0.3)
+def play(honest: Pool) -> Iterator[Play]:
     stages: list[Stage] = []
 
     def begin(scene: str, limits: Limits = _LIMITS, **tools: Any) -> Stage:
@@ -58,7 +57,11 @@ def _goes_on(stage: Stage) -> None:
      "says_garbage_instead_of_ready", "says_nothing_at_all", "greets_and_never_opens",
      "dies_when_asked_to_open", "opens_something_else"],
 )  # fmt: skip
-def test_a_worker_that_fails_before_it_serves_is_replaced_unseen(play: Play, scene: str) -> None:
+def test_a_worker_that_fails_before_it_serves_is_replaced_unseen(
+    play: Play, scene: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What real workers on slow machines get is more than we want to wait for one that is silent.
+    monkeypatch.setattr(conversation_module, "STAND_S", 1.0)
     before = descriptors()
     stage = play(scene)
     _goes_on(stage)
@@ -105,7 +108,9 @@ def test_a_worker_that_fails_before_it_serves_is_replaced_unseen(play: Play, sce
 def test_a_worker_that_fails_in_an_eval_is_found_out_and_replaced(
     play: Play, scene: str, error: str, part: str
 ) -> None:
-    stage = play(scene, tool=lambda _: 1, slow=lambda _: 1)
+    gate = threading.Event()
+    limits = _SHORT if error == "Timeout" else _LIMITS
+    stage = play(scene, limits, tool=lambda _: 1, slow=lambda _: gate.wait(20))
     result = stage.eval("1 + 1")
     assert result.error is not None
     assert result.error.name == error
@@ -113,6 +118,7 @@ def test_a_worker_that_fails_in_an_eval_is_found_out_and_replaced(
     assert result.state in ("rolled_back", "reset")
     assert result.text == ""
     assert result.value is None
+    gate.set()
     _goes_on(stage)
     stage.ended()
 
@@ -124,7 +130,7 @@ def test_a_worker_that_fails_in_an_eval_is_found_out_and_replaced(
 def test_a_worker_that_fails_after_its_answer_is_replaced_with_a_note(
     play: Play, scene: str
 ) -> None:
-    stage = play(scene)
+    stage = play(scene, _SHORT)
     assert stage.eval("1 + 1").text == "forged"  # a compromised guest may say what it likes
     if scene == "answers_and_is_never_ready_again":
         # It could be busy: what it is asked next is what finds it out.
@@ -132,14 +138,18 @@ def test_a_worker_that_fails_after_its_answer_is_replaced_with_a_note(
         _goes_on(stage)
     else:
         result = stage.eval("globalThis.n = 6")
-        assert result.value == 6
-        assert any("lost" in note for note in result.notes)
-        assert stage.honest_workers == 1
+        if scene == "claims_its_state_is_kept_and_leaves" and result.error is not None:
+            # It was not gone yet when this was sent to it.
+            assert (result.error.name, result.state) == ("WorkerCrashed", "reset")
+        else:
+            assert result.value == 6
+            assert any("lost" in note for note in result.notes)
+        _goes_on(stage)
     stage.ended()
 
 
 def test_a_stranger_who_says_ready_is_neither_believed_nor_killed(play: Play) -> None:
-    stage = play("lets_a_stranger_say_ready")
+    stage = play("lets_a_stranger_say_ready", _SHORT)
     result = stage.eval("1 + 1")  # silence: the host looks for whom to kill
     assert result.error is not None
     assert result.error.name == "Timeout"
@@ -148,7 +158,7 @@ def test_a_stranger_who_says_ready_is_neither_believed_nor_killed(play: Play) ->
 
 
 def test_the_pid_of_a_worker_is_the_kernels_word(play: Play) -> None:
-    stage = play("is_silent")
+    stage = play("is_silent", _SHORT)
     stage.eval("1")
     assert stage.saboteurs[0].pid != os.getpid()
     assert stage.core.worker_pid in (None, stage.saboteurs[0].pid)

@@ -1,4 +1,4 @@
-"""What the runtime's tests share: waiting with a deadline, and looking at processes from outside."""
+"""What the runtime's tests share: waiting with a deadline, looking at processes from outside."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def test_child_holds_no_descriptor_of_the_workers_of_its_parent(run_python: RunP
         def child():
             kinds = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
                      if os.path.lexists(f"/proc/self/fd/{fd}")]
-            left = [kind for kind in kinds if "socket" in kind or "pidfd" in kind or "event" in kind]
+            left = [kind for kind in kinds
+                    if "socket" in kind or "pidfd" in kind or "event" in kind]
             assert left == [], left
 
         assert in_child(child)
@@ -138,7 +139,7 @@ def test_fork_while_another_thread_evaluates_hangs_neither(run_python: RunPython
         run_python,
         """
         import warnings
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads: it is the point
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
         busy = pool.session()
         stop = False
         def work():

@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psutil
 import pytest
 
-from qjs_pool import Limits, Pool, SpawnError
+from qjs_pool import Limits, Pool, Session, SpawnError
 
 Until = Callable[..., None]
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -58,19 +57,21 @@ def test_five_hundred_sessions_some_of_them_killed_leave_nothing(
     until(lambda: len(_family_of_this_process()) == before, "all processes are gone")
 
 
+@pytest.mark.timeout(300)  # on a busy machine; else it is a matter of ten seconds
 def test_a_thousand_sessions_are_open_at_once_and_each_answers(until: Until) -> None:
     count = 1000
     before = len(_family_of_this_process())
     with Pool(limits=Limits(cpu=10.0, wall=120.0), max_sessions=count) as pool:
-        with contextlib.ExitStack() as stack:
-            sessions = []
-            for number in range(count):
-                session = stack.enter_context(pool.session())
-                assert session.eval(f"let n = {number}").ok
-                sessions.append(session)
+
+        def begin(number: int) -> Session:
+            session = stack.enter_context(pool.session())
+            session.eval(f"let n = {number}")
+            return session
+
+        with contextlib.ExitStack() as stack, ThreadPoolExecutor(8) as threads:
+            sessions = list(threads.map(begin, range(count)))
             assert pool.stats()["sessions"] == count
-            with ThreadPoolExecutor(8) as threads:
-                values = list(threads.map(lambda one: one.eval("n").value, sessions))
+            values = list(threads.map(lambda one: one.eval("n").value, sessions))
             assert values == list(range(count))
         assert pool.stats()["sessions"] == 0
     until(lambda: len(_family_of_this_process()) == before, "all processes are gone", 60.0)
@@ -242,11 +243,13 @@ def hold():
 threads = [threading.Thread(target=hold)] + [threading.Thread(target=stop.wait) for _ in range(20)]
 for thread in threads:
     thread.start()
-with Pool() as pool, pool.session() as session:
-    print(session.eval("1 + 1").value)
-stop.set()
-for thread in threads:
-    thread.join()
+try:
+    with Pool() as pool, pool.session() as session:
+        print(session.eval("1 + 1").value)
+finally:
+    stop.set()
+    for thread in threads:
+        thread.join()
 """
     )
     assert (done.stdout, done.stderr, done.returncode) == ("2\n", "", 0)
@@ -315,5 +318,3 @@ print(value, list(map(runs, pids)))
         check=False,
     )
     assert (done.stdout, done.stderr) == ("2 [False, False]\n", "")
-
-

@@ -67,9 +67,8 @@ def test_checkout_that_waited_too_long_says_what_is_full_and_takes_no_slot() -> 
 
 def test_copies_take_slots_as_well() -> None:
     with Pool(max_sessions=2, checkout_timeout=0.05) as pool, pool.session() as session:
-        with session.fork():
-            with pytest.raises(PoolExhausted):
-                session.fork()
+        with session.fork(), pytest.raises(PoolExhausted):
+            session.fork()
         with session.fork() as copy:
             assert copy.eval("1").value == 1
 
@@ -201,10 +200,16 @@ def test_close_returns_at_once_whoever_runs_or_waits(
 
 
 def test_pool_closes_in_a_with_block_that_raises() -> None:
-    with pytest.raises(KeyError), Pool() as pool:
-        session = pool.session()
-        raise KeyError
-    assert session.closed
+    sessions = []
+
+    def use() -> None:
+        with Pool() as pool:
+            sessions.append(pool.session())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        use()
+    assert sessions[0].closed
 
 
 def test_unused_pool_starts_nothing() -> None:
@@ -291,9 +296,9 @@ def test_worker_that_cannot_start_is_an_error_with_what_it_said(
         with pytest.raises(SpawnError, match=says):
             pool.session()
         assert pool.stats()["sessions"] == 0
-        assert not [
-            child for child in psutil.Process().children() if child.name() == "python"
-        ], "no zombie of it is left"
+        assert not [child for child in psutil.Process().children() if child.name() == "python"], (
+            "no zombie of it is left"
+        )
     assert len(descriptors()) == before
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from qjs_pool.worker.serve import MAX_PROCESSES
 
 from qjs_pool import (
     GuestError,
@@ -24,7 +25,6 @@ from qjs_pool import (
     UsageError,
 )
 from qjs_pool.link import MAX_MEMBERS
-from qjs_pool.worker.serve import MAX_PROCESSES
 
 _DRAWS = "[Math.random(), Math.random(), Math.random()]"
 
@@ -112,7 +112,8 @@ def test_fork_copies_what_no_snapshot_could_hold_and_then_they_part(pool: Pool) 
     with pool.session() as session:
         session.eval(
             """
-            const deep = (() => { let a = 1; return () => { let b = 10; return () => a++ + b++ } })();
+            const outer = () => { let a = 1; return () => { let b = 10; return () => a++ + b++ } };
+            const deep = outer();
             const inner = deep(); inner();
             function* count() { let n = 0; for (;;) yield n++ }
             const walk = count(); walk.next();

@@ -10,7 +10,6 @@ import pytest
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolMessage
-
     from qjs_pool.middleware import CodeInterpreterMiddleware
 
 _ids = itertools.count(1)

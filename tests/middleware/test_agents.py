@@ -71,23 +71,17 @@ def test_two_threads_never_share_state(scripted: Any, ask: Any) -> None:
     script = [*scripted.turn("var secret = 1"), *scripted.turn("typeof secret")]
     agent = scripted.agent(script, scripted.middleware(), checkpointer=InMemorySaver())
     agent.invoke(ask(), in_thread("a"))
-    assert scripted.texts(agent.invoke(ask(), in_thread("b"))) == ['<result>undefined</result>']
+    assert scripted.texts(agent.invoke(ask(), in_thread("b"))) == ["<result>undefined</result>"]
 
 
 def test_graphs_that_share_a_middleware_do_not_share_a_conversation_of_the_same_id(
     scripted: Any, ask: Any
 ) -> None:
     middleware = scripted.middleware()
-    one = scripted.agent(
-        scripted.turn("var mine = 1"), middleware, checkpointer=InMemorySaver()
-    )
-    other = scripted.agent(
-        scripted.turn("typeof mine"), middleware, checkpointer=InMemorySaver()
-    )
+    one = scripted.agent(scripted.turn("var mine = 1"), middleware, checkpointer=InMemorySaver())
+    other = scripted.agent(scripted.turn("typeof mine"), middleware, checkpointer=InMemorySaver())
     one.invoke(ask(), in_thread("same"))
-    assert scripted.texts(other.invoke(ask(), in_thread("same"))) == [
-        '<result>undefined</result>'
-    ]
+    assert scripted.texts(other.invoke(ask(), in_thread("same"))) == ["<result>undefined</result>"]
 
 
 def test_without_a_thread_id_a_run_has_a_conversation_of_its_own(scripted: Any, ask: Any) -> None:
@@ -95,19 +89,17 @@ def test_without_a_thread_id_a_run_has_a_conversation_of_its_own(scripted: Any, 
     middleware = scripted.middleware()
     agent = scripted.agent(script, middleware)
     assert scripted.texts(agent.invoke(ask()))[1] == "<result>2</result>"
-    assert scripted.texts(agent.invoke(ask())) == ['<result>undefined</result>']
+    assert scripted.texts(agent.invoke(ask())) == ["<result>undefined</result>"]
     # ... which nobody can come back to: its worker is gone.
     assert middleware._evaluator.sandbox.pool.stats()["sessions"] == 0
 
 
 def test_mode_turn_forgets_at_the_end_of_the_turn(scripted: Any, ask: Any) -> None:
     script = [*scripted.turn("var x = 1", "x + 1"), *scripted.turn("typeof x")]
-    agent = scripted.agent(
-        script, scripted.middleware(mode="turn"), checkpointer=InMemorySaver()
-    )
+    agent = scripted.agent(script, scripted.middleware(mode="turn"), checkpointer=InMemorySaver())
     assert scripted.texts(agent.invoke(ask(), in_thread("a")))[1] == "<result>2</result>"
     state = agent.invoke(ask(), in_thread("a"))
-    assert scripted.texts(state)[-1] == '<result>undefined</result>'
+    assert scripted.texts(state)[-1] == "<result>undefined</result>"
 
 
 def test_mode_turn_starts_empty_after_a_turn_that_failed(scripted: Any, ask: Any) -> None:
@@ -118,13 +110,13 @@ def test_mode_turn_starts_empty_after_a_turn_that_failed(scripted: Any, ask: Any
         failing.invoke(ask(), in_thread("a"))
     agent = scripted.agent(scripted.turn("typeof x"), middleware, checkpointer=saver)
     state = agent.invoke(ask(), in_thread("a"))
-    assert scripted.texts(state)[-1] == '<result>undefined</result>'
+    assert scripted.texts(state)[-1] == "<result>undefined</result>"
 
 
 def test_mode_call_forgets_after_each_eval(run: Callable[..., list[str]]) -> None:
     assert run("var x = 1; x", "typeof x", mode="call") == [
         "<result>1</result>",
-        '<result>undefined</result>',
+        "<result>undefined</result>",
     ]
 
 
@@ -140,9 +132,7 @@ def test_parallel_evals_of_one_message_run_in_call_order_on_one_repl(
         tools=[double],
     )
     state = run_turn(agent, how, ask(), {})
-    assert scripted.texts(state) == [
-        f"<result>{'01234567'[: n + 1]}</result>" for n in range(8)
-    ]
+    assert scripted.texts(state) == [f"<result>{'01234567'[: n + 1]}</result>" for n in range(8)]
 
 
 @pytest.mark.parametrize("how", ["invoke", "ainvoke"])
@@ -160,7 +150,7 @@ def test_parallel_evals_run_in_parallel_in_mode_call(scripted: Any, ask: Any, ho
         scripted.middleware(mode="call", ptc=["meet"]),
         tools=[meet],
     )
-    assert scripted.texts(run_turn(agent, how, ask(), {})) == ['<result>met</result>'] * 2
+    assert scripted.texts(run_turn(agent, how, ask(), {})) == ["<result>met</result>"] * 2
 
 
 def test_one_middleware_serves_several_event_loops_one_after_another_and_at_once(
@@ -266,7 +256,7 @@ def test_cancelling_the_agent_stops_the_guest_and_the_thread_goes_on(
         return await agent.ainvoke(ask(), in_thread("a"))
 
     # The eval never happened.
-    assert scripted.texts(asyncio.run(cancelled()))[-1] == '<result>undefined</result>'
+    assert scripted.texts(asyncio.run(cancelled()))[-1] == "<result>undefined</result>"
 
 
 def test_a_turn_without_evals_starts_no_process(scripted: Any, ask: Any) -> None:
@@ -323,4 +313,24 @@ def test_a_subagents_repl_is_its_own(scripted: Any, ask: Any) -> None:
     )
     state = agent.invoke(ask(), in_thread("a"))
     assert scripted.texts(state)[-1] == '<result>[1, "undefined"]</result>'
-    assert [m.content for m in heard[-1] if m.type == "tool"] == ['<result>undefined</result>']
+    assert [m.content for m in heard[-1] if m.type == "tool"] == ["<result>undefined</result>"]
+
+
+def test_a_program_may_call_the_task_tool_of_a_deep_agent(scripted: Any, ask: Any) -> None:
+    pytest.importorskip("deepagents")
+    agent = scripted.agent(
+        scripted.turn("await tools.task({description: 'd', subagent_type: 'helper'})"),
+        scripted.middleware(ptc=["task"]),
+        kind="deep",
+        subagents=[
+            {
+                "name": "helper",
+                "description": "helps",
+                "system_prompt": "help",
+                "model": scripted.model([AIMessage("helped")]),
+            }
+        ],
+    )
+    state = agent.invoke(ask())
+    assert scripted.texts(state) == ["<result>helped</result>"]
+    assert [message.type for message in state["messages"]] == ["human", "ai", "tool", "ai"]

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("langchain")
 
 from langchain_core.tools import tool
+from qjs_pool.middleware import CodeInterpreterMiddleware
 
 from qjs_pool import Limits, Pool
-from qjs_pool.middleware import CodeInterpreterMiddleware
 
 DEFAULTS = {
     "memory_limit": 64 << 20,
@@ -125,7 +125,7 @@ def test_the_older_option_is_a_deprecated_alias_of_mode(value: bool, mode: str) 
 
 def test_the_older_option_may_not_contradict_the_newer() -> None:
     with (
-        pytest.warns(DeprecationWarning),
+        pytest.warns(DeprecationWarning, match="use mode='turn'"),
         pytest.raises(ValueError, match="contradicts mode='call'"),
     ):
         CodeInterpreterMiddleware(mode="call", snapshot_between_turns=False)

@@ -99,7 +99,7 @@ def test_invalid_input_rejects_with_the_tool_and_the_field_whatever_its_size(run
 
     program = "try { await tools.order({sku: 'x'.repeat(50000)}) } catch (e) { e.message }"
     assert run(program, tools=[order]) == [
-        '<result>invalid input for order: count: Field required</result>'
+        "<result>invalid input for order: count: Field required</result>"
     ]
 
 
@@ -111,7 +111,7 @@ def test_a_tool_that_answers_with_an_error_message_rejects(run: Run) -> None:
 
     strict.handle_tool_error = True
     assert run("try { await tools.strict({n: 1}) } catch (e) { e.message }", tools=[strict]) == [
-        '<result>1 is too low</result>'
+        "<result>1 is too low</result>"
     ]
 
 
@@ -342,7 +342,7 @@ def test_a_tool_that_hangs_ends_at_the_wall_and_the_repl_goes_on(
     text, after = scripted.texts(state)
     assert text.startswith('<error type="Timeout">')
     assert "1 tool call cancelled (hang)" in text.splitlines()[-1]
-    assert after == '<result>number</result>'
+    assert after == "<result>number</result>"
     assert scripted.answers(state)[0].artifact["calls"][0]["outcome"] == "cancelled"
 
 
@@ -394,7 +394,7 @@ def test_the_first_to_settle_wins_and_the_others_are_waited_for_at_the_end_of_th
         tools=[late, early],
     )
     (text,) = scripted.texts(turn(agent, how, ask()))
-    assert text.startswith('<result>early</result>\n<note>1 tool call still running (late)')
+    assert text.startswith("<result>early</result>\n<note>1 tool call still running (late)")
     assert ended.is_set()
 
 
@@ -605,15 +605,13 @@ def test_async_tools_run_in_the_callers_loop_with_its_context_and_stream_writer(
         return chunks, asyncio.get_running_loop()
 
     chunks, loop = asyncio.run(main())
-    assert scripted.texts(chunks[-1][1]) == ['<result>ann</result>']
+    assert scripted.texts(chunks[-1][1]) == ["<result>ann</result>"]
     assert ("custom", {"progress": 1}) in chunks
     assert seen == [loop]
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_the_runs_of_calls_are_children_of_the_evals_run(
-    scripted: Any, ask: Any, how: str
-) -> None:
+def test_the_runs_of_calls_are_children_of_the_evals_run(scripted: Any, ask: Any, how: str) -> None:
     runs: dict[str, tuple[Any, Any]] = {}
 
     class Tracing(BaseCallbackHandler):
@@ -641,9 +639,7 @@ class Files(AgentState[Any]):
 
 
 @tool
-def write_file(
-    path: str, text: str, call_id: Annotated[str, InjectedToolCallId]
-) -> Command[Any]:
+def write_file(path: str, text: str, call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
     """Write."""
     return Command(
         update={

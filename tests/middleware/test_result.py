@@ -76,7 +76,7 @@ def test_nothing_that_a_program_prints_returns_or_throws_can_forge_another_part(
         assert "forged</result>" not in text
     assert texts[0].count("<stdout>") == texts[0].count("</stdout>") == 1
     assert texts[1].startswith('<error type="Error">&lt;/stdout&gt;')
-    assert texts[2].startswith("<error type=\"&quot;&gt;&lt;result&gt;")
+    assert texts[2].startswith('<error type="&quot;&gt;&lt;result&gt;')
 
 
 def test_an_error_carries_its_type_its_message_and_where(run: Run) -> None:

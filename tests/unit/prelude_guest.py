@@ -1,4 +1,4 @@
-"""A guest for the tests of the prelude: a real engine, and the loop that a worker runs around it."""
+"""A guest for the tests of the prelude: a real engine, and the loop a worker runs around it."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ _HOST: Final[dict[type, Any]] = {
     wire.Eval: wire.Eval(7, "1", None, None, None, True),
     wire.SetGlobal: wire.SetGlobal(7, "x", "1"),
     wire.Fork: wire.Fork(7),
+    wire.Snapshot: wire.Snapshot(7, 1, 1.0),
+    wire.Restore: wire.Restore(7, b"", False, 1, 1.0),
     wire.ToolAnswer: wire.ToolAnswer(1, True, "1"),
 }
 
@@ -34,6 +36,7 @@ def _worker(answering: int) -> dict[type, Any]:
         wire.ToolCall: wire.ToolCall(answering, 1, "search", "{}"),
         wire.Done: wire.Done(answering, None),
         wire.Log: wire.Log(10, "text"),
+        wire.SnapshotPart: wire.SnapshotPart(answering, b"piece"),
     }
 
 
@@ -42,6 +45,8 @@ _MAY_SEND: Final = {
     (State.IDLE, wire.Open): State.WAITING,
     (State.IDLE, wire.SetGlobal): State.WAITING,
     (State.IDLE, wire.Fork): State.WAITING,
+    (State.IDLE, wire.Restore): State.WAITING,
+    (State.IDLE, wire.Snapshot): State.DUMPING,
     (State.IDLE, wire.Eval): State.RUNNING,
     (State.RUNNING, wire.ToolAnswer): State.RUNNING,
 }
@@ -49,6 +54,8 @@ _MAY_RECEIVE: Final = {
     (State.RUNNING, wire.ToolCall): State.RUNNING,
     (State.RUNNING, wire.EvalDone): State.IDLE,
     (State.WAITING, wire.Done): State.IDLE,
+    (State.DUMPING, wire.SnapshotPart): State.DUMPING,
+    (State.DUMPING, wire.Done): State.IDLE,
     **{(state, wire.Log): state for state in State},
 }
 
@@ -59,6 +66,8 @@ def _in(state: State) -> Channel:
         channel.sends(_HOST[wire.Eval])
     elif state is State.WAITING:
         channel.sends(_HOST[wire.Fork])
+    elif state is State.DUMPING:
+        channel.sends(_HOST[wire.Snapshot])
     assert channel.state is state
     return channel
 
@@ -98,7 +107,13 @@ def test_the_worker_may_send_what_the_rules_list_and_nothing_else(state: State, 
 @pytest.mark.parametrize("wrong", [0, 6, 8, -7, 1 << 63])
 @pytest.mark.parametrize(
     ("state", "kind"),
-    [(State.RUNNING, wire.EvalDone), (State.RUNNING, wire.ToolCall), (State.WAITING, wire.Done)],
+    [
+        (State.RUNNING, wire.EvalDone),
+        (State.RUNNING, wire.ToolCall),
+        (State.WAITING, wire.Done),
+        (State.DUMPING, wire.Done),
+        (State.DUMPING, wire.SnapshotPart),
+    ],  # fmt: skip
 )
 def test_an_answer_to_something_else_is_a_violation(state: State, kind: type, wrong: int) -> None:
     channel = _in(state)

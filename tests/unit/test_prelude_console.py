@@ -97,7 +97,9 @@ def test_table_can_be_limited_to_some_columns(guest: Guest) -> None:
         "Object.create({get [Symbol.toStringTag]() { throw 1 }})",
     ],
 )
-@pytest.mark.parametrize("method", "log error table dir assert count group trace countReset".split())
+@pytest.mark.parametrize(
+    "method", ["log", "error", "table", "dir", "assert", "count", "group", "trace", "countReset"]
+)
 def test_no_argument_makes_a_console_method_throw(guest: Guest, method: str, argument: str) -> None:
     assert guest.text(f"console.{method}({argument}, {argument}); console.groupEnd(); 'after'") == (
         "after"

@@ -140,9 +140,9 @@ def test_without_tools_every_call_says_so() -> None:
 
 def test_tools_lists_its_names_and_is_no_thenable(guest: Guest) -> None:
     assert guest.text("Object.keys(tools)") == '["webSearch", "sendMail", "echo"]'
-    assert guest.text("[tools.then, tools.toJSON, tools[Symbol.iterator], 'echo' in tools, 'x' in tools]") == (
-        "[undefined, undefined, undefined, true, false]"
-    )
+    assert guest.text(
+        "[tools.then, tools.toJSON, tools[Symbol.iterator], 'echo' in tools, 'x' in tools]"
+    ) == ("[undefined, undefined, undefined, true, false]")
     assert guest.text("(async () => typeof (await tools).echo)()") == "function"
     assert guest.text("tools") == (
         "{webSearch: [Function: webSearch], sendMail: [Function: sendMail], echo: [Function: echo]}"
@@ -152,7 +152,9 @@ def test_tools_lists_its_names_and_is_no_thenable(guest: Guest) -> None:
 
 
 def test_tools_cannot_be_changed(guest: Guest) -> None:
-    guest.outcome("tools.echo = 1; delete tools.echo; Object.defineProperty(tools, 'x', {value: 1})")
+    guest.outcome(
+        "tools.echo = 1; delete tools.echo; Object.defineProperty(tools, 'x', {value: 1})"
+    )
     assert guest.text("[typeof tools.echo, Object.keys(tools).length]") == '["function", 3]'
     assert guest.error("'use strict'; tools.echo = 1")[0] == "TypeError"
 

@@ -251,6 +251,19 @@ def test_inputs_that_wait_are_bounded_all_together(host: _Host) -> None:
     assert _answers(host, relay, 1)[9].ok
 
 
+def test_a_crowd_of_calls_has_a_bound(host: _Host) -> None:
+    gate = host.gate()
+    relay = host.relay(
+        {"tool": lambda _: gate.wait(_PATIENCE_S)}, Limits(host_calls=None, host_concurrency=1)
+    )
+    for call_id in range(20_000):
+        _call(relay, call_id)
+    _call(relay, 20_000)
+    (refused,) = _answers(host, relay, 1).values()
+    assert (refused.call_id, refused.ok) == (20_000, False)
+    assert "20000" in refused.payload
+
+
 def test_the_trace_holds_no_inputs_and_has_an_end(host: _Host) -> None:
     relay = host.relay({"tool": lambda _: None}, Limits(host_calls=None))
     count = 10_050

@@ -248,7 +248,7 @@ def test_an_import_waits_for_a_dynamic_import(source: str, names: tuple[str, ...
     program = transpile(source)
     assert program.boxed
     assert program.declared == names
-    assert "await import('m')" in program.scripts[-1]
+    assert "await $qjs_import('m'" in program.scripts[-1]
     # Without a loader every import is rejected, which shows that the program is well formed.
     assert "SyntaxError" not in Repl().error(source)
 

@@ -142,13 +142,13 @@ def test_a_bomb_of_16_mib_grows_the_host_by_at_most_64_mib(kind: str) -> None:
 
 def test_keys_of_a_map_that_all_have_one_hash_do_not_stall_the_host() -> None:
     modulus = sys.hash_info.modulus
-    count = 60_000
+    count = 40_000
     keys = [format(index * modulus + 1, "x") for index in range(1, count)]
     assert len({hash(int(key, 16)) for key in keys}) == 1
     encoded = _tagged("map", [[_tagged("int", key), 0] for key in keys])
     started = time.process_time()
     value = _decode(encoded, max_nodes=1 << 20)
-    # As a dict it takes some 60 seconds of comparing each key with those before it.
+    # As a dict it takes some 20 seconds of comparing each key with those before it.
     assert time.process_time() - started < 10.0
     assert [pair[0] for pair in value] == [int(key, 16) for key in keys]
 

@@ -157,8 +157,10 @@ def _as_javascript(value: Any) -> Any:
     ("source", "type_name", "words"),
     [
         ("(() => { const c = {}; c.c = [c]; return c })()", "ValueConversionError", "cycle"),
-        ("(() => { const c = []; c.push(1, 2, 3, c); return c })()", "ValueConversionError", "cycle"),
-        ("(() => { const m = new Map(); m.set('m', m); return m })()", "ValueConversionError", "cycle"),
+        ("(() => { const c = []; c.push(1, 2, 3, c); return c })()",
+         "ValueConversionError", "cycle"),
+        ("(() => { const m = new Map(); m.set('m', m); return m })()",
+         "ValueConversionError", "cycle"),
         ("({get a() { throw new RangeError('no') }})", "ValueConversionError", "RangeError: no"),
         ("({get a() { throw null }})", "ValueConversionError", "null"),
         ("new Proxy({}, {ownKeys() { throw new Error('trap') }})", "ValueConversionError", "trap"),
@@ -312,7 +314,12 @@ def test_base64_of_every_length_survives_the_round_trip(guest: Guest) -> None:
 
 def test_a_host_value_is_an_ordinary_variable_of_the_guest(guest: Guest) -> None:
     assert guest.engine.set_global("mine", "1")
-    assert guest.text("mine++; [mine, Object.keys(globalThis).includes('mine'), delete globalThis.mine]") == "[2, true, true]"
+    assert (
+        guest.text(
+            "mine++; [mine, Object.keys(globalThis).includes('mine'), delete globalThis.mine]"
+        )
+        == "[2, true, true]"
+    )
 
 
 def test_a_host_value_meets_no_setter_and_no_polluted_prototype() -> None:

@@ -14,6 +14,8 @@ const { describeThrown } = (() => {
   const LOOKS_NORMAL = 0;
   const ENGINE_OUT_OF_MEMORY = 1;
   const NULL_THROWN = 2; // the engine throws null when it can't even make an error
+  // An interrupt can't be caught, but some natives turn it into a rejection all the same.
+  const INTERRUPTED = 3;
 
   function ownData(object, key) {
     const descriptor = ReflectGetOwnPropertyDescriptor(object, key);
@@ -99,6 +101,7 @@ const { describeThrown } = (() => {
     if (ReflectGetPrototypeOf(value) === InternalErrorPrototype
       && !WeakSetPrototypeHas(guestMadeErrors, value)) {
       if (message === "out of memory") oom = ENGINE_OUT_OF_MEMORY;
+      else if (message === "interrupted") oom = INTERRUPTED;
       else if (message === "stack overflow") {
         // The classic engine's word for it; the standard one is what a model knows.
         name = "RangeError";

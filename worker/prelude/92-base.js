@@ -59,6 +59,7 @@
       const descriptor = ReflectGetOwnPropertyDescriptor(globalThis, names[i]);
       deepFreeze(descriptor.value);
       ReflectDefineProperty(globalThis, names[i], { __proto__: null, enumerable: false });
+      nameBase(names[i]);
       added++;
     }
     return added;

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from .edits import Edits
+from .imports import rewrite_dynamic_imports
 from .outline import outline as outline_of
 from .parse import Failed, LateQuery, parse
 from .program import Kind, Program
@@ -47,6 +48,7 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
     for place in parsed.semicolons:
         edits.close(place, ";")
     outline.returns = outline.returns or _force_function
+    outline.typescript = parsed.typescript
     function: AsFunction | None = None
     if outline.clash is not None:
         redeclared(edits, outline.clash)
@@ -55,6 +57,7 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
         function.rewrite()
     else:
         as_script(edits, outline)
+    rewrite_dynamic_imports(edits, parsed.tree.root_node)
     if parsed.typescript:
         erase(edits, parsed.tree.root_node, outline)
     kind: Kind = "typescript" if parsed.typescript else "javascript"

@@ -166,6 +166,15 @@ def _block(node: Node) -> Node | None:
     return node if node.type in NAMESPACES or node.type == "enum_declaration" else None
 
 
+def exists_at_run_time(node: Node) -> bool:
+    """False for a namespace of types only, which is erased."""
+    block = _block(node)
+    if block is None or block.type not in NAMESPACES:
+        return True
+    body = block.child_by_field_name("body")
+    return body is not None and _has_code(body)
+
+
 def _member_key(node: Node) -> tuple[str, str]:
     """A member's name as an expression, and as the identifier that later members call it by."""
     if node.type == "computed_property_name":

@@ -5,18 +5,50 @@ The engine has no module loader, so this is the one place that says how a module
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from tree_sitter import Node
 
 from .edits import Edits
-from .names import text_of
+from .names import field, text_of
 from .outline import Statement, imported, is_type_only
 
-# How a program asks for a module. The engine has no loader and rejects a plain `import()`.
-IMPORT_CALL = "import"
+# How a program asks for a module: a global of the prelude's that is not enumerable and can't be
+# changed. The engine has no loader and rejects a plain `import()`.
+IMPORT_CALL = "$qjs_import"
+# Not `import x`, `import "m"`, `import {`, `import *`; a comment may stand before the parenthesis.
+_NOT_A_STATEMENT = re.compile(rb"""\bimport\b(?!\s*["'{*\w$])""")
 
 
-def rewrite_import(edits: Edits, node: Node) -> None:
-    """Turn `import ... from "m"` into an assignment of what an awaited dynamic import gives."""
+def import_tokens(root: Node, source: bytes) -> Iterator[Node]:
+    """The `import` of every `import(...)` and `import.meta`; for the latter, all of it."""
+    if b"import" not in source:
+        return
+    for match in _NOT_A_STATEMENT.finditer(source):
+        node = root.descendant_for_byte_range(match.start(), match.end())
+        while node is not None and node.type == "import":  # the token, then the expression
+            node = node.parent
+        if node is None or node.start_byte != match.start():
+            continue
+        if node.type == "meta_property":
+            yield node
+        elif node.type == "call_expression":
+            yield field(node, "function")
+
+
+def rewrite_dynamic_imports(edits: Edits, root: Node) -> None:
+    """Turn `import(...)` into a call of the prelude's; `import.meta` is the engine's to refuse."""
+    for node in import_tokens(root, edits.source):
+        if node.type == "import":
+            edits.replace(node.start_byte, node.end_byte, IMPORT_CALL)
+
+
+def rewrite_import(edits: Edits, node: Node, *, typescript: bool = False) -> None:
+    """Turn `import ... from "m"` into an assignment of what an awaited dynamic import gives.
+
+    The call also says which names have to be there. In TypeScript any of them may be a type.
+    """
     if is_type_only(node):
         edits.blank(node.start_byte, node.end_byte, ";")
         return
@@ -24,7 +56,8 @@ def rewrite_import(edits: Edits, node: Node) -> None:
     if source is None:  # `import x = require()`: the engine says that it does not know it
         return
     named = [(name, text_of(local)) for name, local in imported(node)]
-    call = f"await {IMPORT_CALL}({text_of(source)})"
+    wanted = [] if typescript else [_quoted(name) for name, _ in named if name != "*"]
+    call = f"await {IMPORT_CALL}({','.join([text_of(source), *(['0'] if wanted else []), *wanted])})"
     space = next((local for name, local in named if name == "*"), None)
     pattern = ",".join(f"{name}:{local}" for name, local in named if name != "*")
     if space is not None:
@@ -34,6 +67,10 @@ def rewrite_import(edits: Edits, node: Node) -> None:
     else:
         text = f"{call};"
     edits.replace(node.start_byte, node.end_byte, text)
+
+
+def _quoted(name: str) -> str:
+    return name if name[0] in "\"'" else f'"{name}"'
 
 
 def rewrite_export(edits: Edits, statement: Statement) -> bool:

@@ -63,6 +63,7 @@ class Outline:
     order: dict[str, None] = field(default_factory=dict)
     directives: int = 0
     strict: bool = False
+    typescript: bool = False
     returns: bool = False
     waits: bool = False  # has to run inside an async function
     clash: Node | None = None  # the second declaration of a name that allows only one
@@ -72,7 +73,8 @@ class Outline:
         return self.waits or self.returns or self.strict
 
 
-def outline(root: Node, source: bytes) -> Outline:
+def outline(root: Node, source: bytes, *, module: bool = False) -> Outline:
+    """Read a program, or a module: there an import alone is no reason to wait."""
     out = Outline()
     hits = [match.start() for match in _KEYWORD.finditer(source)]
     prologue = True
@@ -84,10 +86,10 @@ def outline(root: Node, source: bytes) -> Outline:
             prologue = _directive(out, node, kind)
         statement = Statement(node)
         if kind == "export_statement":
-            _export(out, statement)
+            _export(out, statement, module)
             kind = statement.node.type
         elif kind == "import_statement":
-            out.waits = out.waits or _runs_import(node)
+            out.waits = out.waits or (not module and runs_import(node))
         out.statements.append(statement)
         _declare(out, statement.node, kind, statement.default)
         if hits and kind not in FUNCTION_DECLARATIONS and kind not in TYPE_ONLY:
@@ -104,14 +106,14 @@ def _directive(out: Outline, node: Node, kind: str) -> bool:
     return True
 
 
-def _export(out: Outline, statement: Statement) -> None:
+def _export(out: Outline, statement: Statement, module: bool) -> None:
     node = statement.export = statement.node
     inner = node.child_by_field_name("declaration") or node.child_by_field_name("value")
     if inner is not None:
         statement.node = inner
         statement.default = any(child.type == "default" for child in node.children)
     elif node.child_by_field_name("source") is not None and not is_type_only(node):
-        out.waits = True
+        out.waits = out.waits or not module
 
 
 def is_type_only(node: Node) -> bool:
@@ -141,7 +143,7 @@ def imported(node: Node) -> list[tuple[str, Node]]:
     return found
 
 
-def _runs_import(node: Node) -> bool:
+def runs_import(node: Node) -> bool:
     """Not `import type`, not `import x = require()`: those are no import for the engine."""
     return not is_type_only(node) and not any(
         child.type == "import_require_clause" for child in node.named_children
@@ -161,7 +163,7 @@ def _declare(out: Outline, node: Node, kind: str, default: bool) -> None:
         name_node = node.child_by_field_name("name")
         if name_node is not None:
             _add_lexical(out, name_node)
-    elif kind == "import_statement" and _runs_import(node):
+    elif kind == "import_statement" and runs_import(node):
         for _, name in imported(node):
             _add_lexical(out, name)
     elif kind == "using_declaration":

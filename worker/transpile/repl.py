@@ -32,7 +32,7 @@ def as_script(edits: Edits, outline: Outline) -> None:
             edits.open(node.start_byte, f"var {text_of(field(node, 'name'))}=")
             edits.close(node.end_byte, ";")
         elif kind == "import_statement":
-            rewrite_import(edits, node)
+            rewrite_import(edits, node, typescript=outline.typescript)
 
 
 def _to_var(edits: Edits, node: Node) -> None:
@@ -89,7 +89,7 @@ class AsFunction:
             self._edits.open(node.start_byte, f"{text_of(field(node, 'name'))}=")
             self._edits.close(node.end_byte, ";")
         elif kind == "import_statement":
-            rewrite_import(self._edits, node)
+            rewrite_import(self._edits, node, typescript=self._outline.typescript)
         else:
             self._completion.statement(node)
 

@@ -1,0 +1,424 @@
+"""From a module's source to one function that the prelude's loader runs: `compile_module`.
+
+    (function (scope, export, import, meta, gate) { with (scope) { return function* () { "use strict";
+      export([() => a, () => b]); yield; ...the source without its imports and exports... } } })
+
+The function is strict, and a generator so that its function declarations and its exports are there
+before its statements run, which is what makes cycles work; with top-level await it is async, and
+waits for the gate if it is given one. An import is a getter on `scope`, so it is live, and assigning
+to it fails. Nothing moves: a line of the function is a line of the source.
+
+What belongs here: names, imports, exports. What does not: finding modules (`worker/modules.py`),
+linking and running them (the prelude).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from .blocks import exists_at_run_time
+from .edits import Edits
+from .imports import import_tokens
+from .names import declared_names, own_semicolon, text_of
+from .names import field as field_of
+from .outline import (
+    CLASS_DECLARATIONS,
+    FUNCTION_DECLARATIONS,
+    NAMESPACES,
+    TYPE_ONLY,
+    Outline,
+    Statement,
+    imported,
+    is_type_only,
+    outline,
+    runs_import,
+)
+from .parse import Failed, parse
+from .program import Program
+from .refused import refuse
+from .repl import redeclared, unused_name
+from .text import to_bytes
+from .typescript import erase
+
+ALL = "*"  # as the name of an export: the module's namespace
+
+_ANONYMOUS = frozenset(("function_expression", "generator_function"))
+_LISTS = frozenset(("program", "statement_block", "switch_case", "switch_default"))
+_WRAPPERS = frozenset(
+    (
+        "parenthesized_expression",
+        "non_null_expression",
+        "as_expression",
+        "satisfies_expression",
+        "type_assertion",
+    )
+)
+_NO_VALUE = frozenset(
+    ("type_query", "nested_type_identifier", "nested_identifier", "import_specifier",
+     "import_clause", "namespace_import", "export_specifier")
+)  # fmt: skip
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.S)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+_IGNORED = frozenset(("\n", "\r\n", "\u2028", "\u2029"))
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A compiled module. Requests are numbered; names in `reexports` and `imports` refer to them."""
+
+    text: str
+    requests: tuple[str, ...]  # specifiers, each once, in order
+    imports: tuple[tuple[str, int, str], ...]  # local name, request, name of the export
+    exports: tuple[str, ...]  # in the order of the getters
+    reexports: tuple[tuple[str, int, str], ...]  # name, request, name of its export
+    stars: tuple[int, ...]  # requests of `export *`
+    waits: bool
+    lenient: bool  # a re-exported name that is not there may have been a type
+    names_default: bool  # `export default function () {}`: named by the loader
+    program: Program  # leads a position in `text` to one in the source
+
+
+class ModuleSyntaxError(Exception):
+    """What the grammar lets pass and a module may not have; with its place in the source."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+def compile_module(source: str, *, typescript: bool) -> Module:
+    """Compile one module.
+
+    Args:
+        source: JavaScript or TypeScript; well-formed.
+        typescript: the file's name says so, though it may parse as JavaScript.
+
+    Returns:
+        The module. A source with syntax errors becomes a function that the engine refuses.
+
+    Raises:
+        ModuleSyntaxError: an export that is none.
+    """
+    parsed = parse(to_bytes(source))
+    edits = Edits(parsed.source)
+    if isinstance(parsed, Failed):
+        edits.open(0, "(async function(){")
+        refuse(edits, parsed)
+        return _refused(edits)
+    root = parsed.tree.root_node
+    about = outline(root, parsed.source, module=True)
+    if about.clash is not None:
+        edits.open(0, "(function(){")
+        redeclared(edits, about.clash)
+        return _refused(edits)
+    compiler = _Compiler(edits, about, typescript or parsed.typescript)
+    for place in parsed.semicolons:
+        edits.close(place, ";")
+    compiler.rewrite(root)
+    if parsed.typescript:
+        # A module's blocks are declared where they stand, as a script's are.
+        about.waits = about.returns = about.strict = False
+        erase(edits, root, about)
+    return compiler.module()
+
+
+def _refused(edits: Edits) -> Module:
+    edits.open(len(edits.source), "\n})")
+    program = _program(edits)
+    return Module(program.scripts[0], (), (), (), (), (), False, False, False, program)
+
+
+def _program(edits: Edits) -> Program:
+    edited = edits.apply()
+    return Program((edited.text.decode(),), False, "javascript", (), edits.source, edited)
+
+
+@dataclass(slots=True)
+class _Exports:
+    local: dict[str, str] = field(default_factory=dict)  # exported name -> expression
+    indirect: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class _Compiler:
+    """Rewrites one module that has no syntax errors."""
+
+    def __init__(self, edits: Edits, about: Outline, lenient: bool) -> None:
+        source = edits.source
+        self._edits = edits
+        self._outline = about
+        self._lenient = lenient
+        self._waits = about.waits
+        self._default = unused_name(source, "$d")
+        self._import = unused_name(source, "$i")
+        self._meta = unused_name(source, "$m")
+        self._requests: dict[str, int] = {}
+        self._imports: dict[str, tuple[int, str]] = {}
+        self._exports = _Exports()
+        self._stars: list[int] = []
+        self._names_default = False
+
+    def rewrite(self, root: Node) -> None:
+        imports = self._read_imports()
+        used = self._rewrite_uses(root, [local for local, _, _ in imports])
+        for statement in self._outline.statements:
+            if statement.node.type == "import_statement":
+                self._erase_import(statement.node, used)
+            elif statement.export is not None and self._is_reexport(statement.export):
+                self._reexport(statement.export)
+        for statement in self._outline.statements:
+            if statement.export is not None and not self._is_reexport(statement.export):
+                self._export(statement, statement.export, imports)
+        self._imports = {
+            local: (self._requests[specifier], name)
+            for local, specifier, name in imports
+            if local in used or not self._lenient
+        }
+        for node in import_tokens(root, self._edits.source):
+            name = self._import if node.type == "import" else self._meta
+            self._edits.replace(node.start_byte, node.end_byte, name)
+
+    def module(self) -> Module:
+        source, edits, exports = self._edits.source, self._edits, self._exports
+        scope, export = unused_name(source, "$s"), unused_name(source, "$e")
+        gate = unused_name(source, "$g")
+        getters = ",".join(f"()=>{local}" for local in exports.local.values())
+        kind, start = ("function*", "yield") if not self._waits else (
+            "async function", f"if({gate})await {gate}"
+        )  # fmt: skip
+        # What is closed last at a place stands first there: nothing else may come before it.
+        edits.close(
+            0,
+            f"(function({scope},{export},{self._import},{self._meta},{gate}){{with({scope})"
+            f'{{return {kind}(){{"use strict";{export}([{getters}]);{start};',
+        )
+        edits.open(len(source), "\n}}})")
+        program = _program(edits)
+        return Module(
+            text=program.scripts[0],
+            requests=tuple(self._requests),
+            imports=tuple((local, *target) for local, target in self._imports.items()),
+            exports=tuple(exports.local),
+            reexports=tuple((name, *target) for name, target in exports.indirect.items()),
+            stars=tuple(dict.fromkeys(self._stars)),
+            waits=self._waits,
+            lenient=self._lenient,
+            names_default=self._names_default,
+            program=program,
+        )
+
+    # --- imports --------------------------------------------------------------------------------
+
+    def _read_imports(self) -> list[tuple[str, str, str]]:
+        """Local name, specifier, and name of the export, of every import."""
+        return [
+            (text_of(local), _specifier(statement.node), _name(name))
+            for statement in self._outline.statements
+            if statement.node.type == "import_statement" and runs_import(statement.node)
+            for name, local in imported(statement.node)
+        ]
+
+    def _erase_import(self, node: Node, used: set[str]) -> None:
+        if not runs_import(node) and not is_type_only(node):
+            return  # `import x = require()`: the engine says that it does not know it
+        self._edits.blank(node.start_byte, node.end_byte, ";")
+        if is_type_only(node):
+            return
+        locals_ = [text_of(local) for _, local in imported(node)]
+        has_clause = any(child.type == "import_clause" for child in node.named_children)
+        # TypeScript drops an import of which nothing is used as a value.
+        if self._lenient and has_clause and used.isdisjoint(locals_):
+            return
+        self._request(_specifier(node))
+
+    def _request(self, specifier: str) -> int:
+        return self._requests.setdefault(specifier, len(self._requests))
+
+    def _rewrite_uses(self, root: Node, names: list[str]) -> set[str]:
+        """Which imports are used as values; calls of them are made calls without an object.
+
+        In `with (scope) f()`, `f` would get the scope as its `this`.
+        """
+        used: set[str] = set()
+        if not names:
+            return used
+        one_of = b"|".join(re.escape(name.encode()) for name in names)
+        source = self._edits.source
+        for match in re.finditer(rb"(?<![\w$\x80-\xff])(?:%b)(?![\w$\x80-\xff])" % one_of, source):
+            node = root.descendant_for_byte_range(match.start(), match.end())
+            if node is None or node.parent is None:
+                continue
+            if node.type == "shorthand_property_identifier":
+                used.add(text_of(node))
+            elif node.type == "identifier" and node.parent.type not in _NO_VALUE:
+                used.add(text_of(node))
+                if _is_called(node):
+                    # `(0, f)()` would do in the language; this engine takes it for `f()`.
+                    lead = ";" if _begins_statement(node) else ""
+                    self._edits.open(node.start_byte, f"{lead}(1&&")
+                    self._edits.close(node.end_byte, ")")
+        return used
+
+    # --- exports --------------------------------------------------------------------------------
+
+    @staticmethod
+    def _is_reexport(export: Node) -> bool:
+        return export.child_by_field_name("source") is not None
+
+    def _reexport(self, export: Node) -> None:
+        self._edits.blank(export.start_byte, export.end_byte, ";")
+        if is_type_only(export):
+            return
+        request = self._request(_specifier(export))
+        for child in export.children:
+            if child.type == "*":
+                self._stars.append(request)
+            elif child.type == "namespace_export":
+                self._indirect(child, _name(text_of(child.named_children[-1])), request, ALL)
+            elif child.type == "export_clause":
+                for node, name, exported in _specifiers(child):
+                    self._indirect(node, exported, request, name)
+
+    def _export(
+        self, statement: Statement, export: Node, imports: list[tuple[str, str, str]]
+    ) -> None:
+        edits, node = self._edits, statement.node
+        if node is export:
+            clause = next((c for c in export.named_children if c.type == "export_clause"), None)
+            if clause is None and not is_type_only(export):
+                return  # `export = x`: the engine says that it does not know it
+            edits.blank(export.start_byte, export.end_byte, ";")
+            if clause is not None and not is_type_only(export):
+                self._export_names(clause, {local: rest for local, *rest in imports})
+        elif node.type in TYPE_ONLY or not exists_at_run_time(node):
+            edits.blank(export.start_byte, export.end_byte, ";")
+        elif statement.default:
+            self._export_default(statement, export)
+        else:
+            edits.blank(export.start_byte, node.start_byte, ";")
+            for name in _bound_names(node):
+                self._local(export, name, name)
+
+    def _export_default(self, statement: Statement, export: Node) -> None:
+        edits, node = self._edits, statement.node
+        name = node.child_by_field_name("name")
+        if export.child_by_field_name("value") is None and name is not None:
+            edits.blank(export.start_byte, node.start_byte, ";")
+            self._local(export, "default", text_of(name))
+        elif node.type in _ANONYMOUS and name is None:
+            # A declaration: it is there before the module runs.
+            keyword = next(c for c in node.children if c.type == "function")
+            star = next((c for c in node.children if c.type == "*"), keyword)
+            edits.blank(export.start_byte, node.start_byte, ";")
+            edits.close(star.end_byte, f" {self._default}")
+            self._names_default = True
+            self._local(export, "default", self._default)
+        else:
+            # The property gives an anonymous function or class its name.
+            edits.replace(export.start_byte, node.start_byte, f"const {self._default}={{default:")
+            edits.close(node.end_byte, "}.default" + ("" if own_semicolon(export) else ";"))
+            self._local(export, "default", self._default)
+
+    def _export_names(self, clause: Node, imports: dict[str, list[str]]) -> None:
+        declared = self._outline.order.keys() | self._outline.functions.keys()
+        for node, name, exported in _specifiers(clause):
+            if name in imports:
+                specifier, original = imports[name]
+                self._indirect(node, exported, self._request(specifier), original)
+            elif name in declared:
+                self._local(node, exported, name)
+            elif not self._lenient:  # in TypeScript it may be a type
+                raise _syntax_error(self._edits.source, node, f"export of {name!r}, which is not declared")
+
+    def _local(self, node: Node, exported: str, local: str) -> None:
+        exports = self._exports
+        # An overload, or a namespace that adds to a function: the same thing once more.
+        if exports.local.get(exported) != local:
+            self._claim(node, exported)
+            exports.local[exported] = local
+
+    def _indirect(self, node: Node, exported: str, request: int, name: str) -> None:
+        self._claim(node, exported)
+        self._exports.indirect[exported] = (request, name)
+
+    def _claim(self, node: Node, exported: str) -> None:
+        if exported in self._exports.local or exported in self._exports.indirect:
+            raise _syntax_error(self._edits.source, node, f"duplicate export of {exported!r}")
+
+
+def _is_called(node: Node) -> bool:
+    """Whether this identifier is what a call calls, in parentheses or behind a cast too."""
+    parent = node.parent
+    while parent is not None and parent.type in _WRAPPERS:
+        node, parent = parent, parent.parent
+    if parent is None or parent.type != "call_expression":
+        return False
+    return parent.child_by_field_name("function") == node
+
+
+def _begins_statement(node: Node) -> bool:
+    """Whether a parenthesis put before it could be read as a call of the statement before."""
+    start, parent = node.start_byte, node.parent
+    while parent is not None and parent.start_byte == start:
+        if parent.type == "expression_statement":
+            return parent.parent is not None and parent.parent.type in _LISTS
+        parent = parent.parent
+    return False
+
+
+def _bound_names(node: Node) -> list[str]:
+    """The names that an exported declaration binds."""
+    kind = node.type
+    if kind in ("lexical_declaration", "variable_declaration"):
+        return [text_of(name) for name in declared_names(node)]
+    if kind == "expression_statement" and node.named_children:  # how the grammar files namespaces
+        return _bound_names(node.named_children[0])
+    if kind in FUNCTION_DECLARATIONS or kind in CLASS_DECLARATIONS or kind == "enum_declaration":
+        return [text_of(field_of(node, "name"))]
+    if kind in NAMESPACES:
+        return [text_of(field_of(node, "name")).partition(".")[0].strip()]
+    if kind == "import_alias":
+        return [text_of(next(c for c in node.named_children if c.type == "identifier"))]
+    return []
+
+
+def _specifiers(clause: Node) -> list[tuple[Node, str, str]]:
+    """Node, name and exported name of what an export clause lists, without types."""
+    found = []
+    for specifier in clause.named_children:
+        words = [text_of(child) for child in specifier.children if child.type != "comment"]
+        first = specifier.child(0)
+        if specifier.type != "export_specifier" or (first is not None and first.type == "type"):
+            continue
+        found.append((specifier, _name(words[0]), _name(words[-1])))
+    return found
+
+
+def _specifier(node: Node) -> str:
+    return _name(text_of(field_of(node, "source")))
+
+
+def _name(text: str) -> str:
+    """A name or the value of a string literal."""
+    if text[:1] not in ("'", '"'):
+        return text
+    text = text[1:-1]
+    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code is not None:
+        number = int(code, 16)
+        return "\ufffd" if 0xD800 <= number < 0xE000 or number > 0x10FFFF else chr(number)
+    return "" if match[4] in _IGNORED else _LETTERS.get(match[4], match[4])
+
+
+def _syntax_error(source: bytes, node: Node, message: str) -> ModuleSyntaxError:
+    line, column = Program((), _source=source).locate(
+        node.start_point.row + 1, node.start_point.column + 1
+    )
+    return ModuleSyntaxError(message, line, column)
