@@ -30,6 +30,9 @@ Steps = Generator[float | None, Ready, T]
 REPORT_S: Final = 2.0
 # What a worker gets to stand, on a machine that swaps.
 STAND_S: Final = 20.0
+# Datagrams taken in at a time, and Readies expected during one request (it is one, as a rule).
+_DATAGRAMS: Final = 64
+_MAX_READIES: Final = 8
 # How long a cancelled operation may hold its thread or event loop up, at most.
 _STOP_S: Final = 0.01
 
@@ -66,9 +69,9 @@ class Conversation:
         self._answer: wire.EvalDone | wire.Done | None = None
         self._pieces: list[bytes] = []  # of the snapshot that was asked for
         self._room_bytes = 0  # what they may still be
-        self._out = b""
-        self._out_at = 0
+        self._out = bytearray()  # what the stream has not taken yet
         self._taken_bytes = 0  # of this request, by the stream
+        self._readies = 0  # heard during this request
         self.ended = False  # the stream ended: nobody is there any more
         self._kept = True  # somebody still holds the other end of the control socket
         self._generation = 0
@@ -108,6 +111,13 @@ class Conversation:
         else:
             # The one we know of may be the keeper by now: wait for the new one's Ready.
             self._kill_when_standing = True
+
+    @property
+    def going(self) -> bool:
+        """Whether a death is to come: it said so, its stream ended, or we have killed it."""
+        return self.death is None and (
+            self.leaving or self.ended or (self._cause is not None and self.standing)
+        )
 
     def stop(self) -> None:
         """Nobody waits for the answer any more: the guest must not go on."""
@@ -157,7 +167,7 @@ class Conversation:
         self._channel = Channel()
         self._cause, self._violation, self._kill_when_standing = None, "", False
         self._cpu_at_kill = None
-        self._out, self._out_at = b"", 0
+        self._out = bytearray()
         self.death, self.standing, self.leaving, self.ended = None, False, False, False
         self.uncommitted = False
         yield from self.stand()
@@ -180,7 +190,7 @@ class Conversation:
         self._cpu_base = base
         self._channel.sends(request)
         self._answer = None
-        self._taken_bytes = 0
+        self._taken_bytes = self._readies = 0
         self._send(wire.to_frame(request))
         self._send_answers(owed)
         relay = self._relay
@@ -309,7 +319,10 @@ class Conversation:
             # Said before any worker existed, and needed to tell whose Ready this is.
             self._read_leash(link)
         try:
-            while (message := link.next_control()) is not None:
+            # Not until there is none: a worker may send them faster than we read.
+            for _ in range(_DATAGRAMS):
+                if (message := link.next_control()) is None:
+                    return
                 if message == b"":
                     self._end_control()
                     return
@@ -334,6 +347,9 @@ class Conversation:
             self.give_up()
 
     def _take_ready(self, ready: wire.Ready) -> None:
+        self._readies += 1
+        if self._readies > _MAX_READIES:
+            raise ProtocolError("one Ready after the other")
         self.standing, self.uncommitted = True, False
         self._generation = ready.generation
         if ready.layers:
@@ -345,7 +361,9 @@ class Conversation:
 
     def _read_leash(self, link: Link) -> None:
         try:
-            while (message := link.family.next_message()) is not None:
+            for _ in range(_DATAGRAMS):
+                if (message := link.family.next_message()) is None:
+                    return
                 if message == b"":
                     self._watch(link.family.fileno(), None)
                     self.give_up()
@@ -395,24 +413,27 @@ class Conversation:
     # --- writing --------------------------------------------------------------------------------
 
     def _send(self, frame: bytes) -> None:
-        if len(self._out) - self._out_at > MAX_TO_WORKER_BYTES:
+        if len(self._out) > MAX_TO_WORKER_BYTES:
             self.kill(Cause.PROTOCOL, "it asks and does not read the answers")
             return
-        self._out = self._out[self._out_at :] + frame if self._out_at < len(self._out) else frame
-        self._out_at = 0
-        self._flush()
+        idle = not self._out
+        self._out += frame
+        if idle:  # else the poller says when there is room
+            self._flush()
 
     def _flush(self) -> None:
-        out = memoryview(self._out)
         data_fd = self.link.data.fileno()
-        while self._out_at < len(out):
-            sent = self.link.write(out[self._out_at :])
-            if sent == 0:
-                if data_fd in self._watched:
-                    self._watch(data_fd, select.EPOLLIN | select.EPOLLOUT)
-                return
-            # Broken (-1): whoever held the other end is gone, and its end will be reported.
-            self._out_at = len(out) if sent < 0 else self._out_at + sent
-            self._taken_bytes += max(sent, 0)
+        taken = 0
+        with memoryview(self._out) as out:
+            while taken < len(out) and (sent := self.link.write(out[taken:])):
+                if sent < 0:
+                    # Whoever held the other end is gone, and its end will be reported.
+                    self._taken_bytes -= len(out) - taken
+                    sent = len(out) - taken
+                taken += sent
+                self._taken_bytes += sent
+        # One move of what is left for each time the stream was full, not for each frame.
+        del self._out[:taken]
         if data_fd in self._watched:
-            self._watch(data_fd, select.EPOLLIN)
+            more = select.EPOLLOUT if self._out else 0
+            self._watch(data_fd, select.EPOLLIN | more)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from .conversation import Conversation, Steps
+from .conversation import STAND_S, Conversation, Steps
 from .endings import Cause, Death, death_error
 from .errors import GuestError, SessionClosed, SnapshotRejected, SpawnError, UsageError
 from .exits import describe_death
@@ -316,7 +316,7 @@ class Core:
                 self._opened = False
             else:
                 talk.look()
-                if talk.leaving or talk.ended:
+                if talk.going:
                     yield from talk.report()
             if talk.death is not None:
                 yield from self._recover(talk, talk.death)
@@ -348,7 +348,7 @@ class Core:
         self.layers = talk.link.layers or self.layers
         self._ids += 1
         message = self.options.message(self._ids, reseed=not self._seeded)
-        answer = yield from talk.exchange(message, None, None)
+        answer = yield from talk.exchange(message, STAND_S, None)
         self._opened = self._seeded = isinstance(answer, wire.Done)
 
     def _recover(self, talk: Conversation, death: Death) -> Steps[None]:

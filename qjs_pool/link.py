@@ -152,12 +152,14 @@ class Family:
         body, sender = received
         if not body:
             return b""
-        message = wire.decode_from_anchor(body)
-        if isinstance(message, wire.AnchorUp) and self.anchor is None:
-            self.anchor = sender
-        elif sender is not None:
-            sender.close()
-        return message
+        try:
+            message = wire.decode_from_anchor(body)
+            if isinstance(message, wire.AnchorUp) and self.anchor is None:
+                self.anchor, sender = sender, None
+            return message
+        finally:
+            if sender is not None:
+                sender.close()
 
     def owns(self, sender: Sender) -> bool:
         """Whether `sender` is of this family: no worker can leave the anchor's process session."""

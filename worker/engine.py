@@ -158,6 +158,7 @@ class Engine:
         self._base_rss_bytes: int | None = None
         self._peak_before_bytes = 0  # ... this eval
         self._limit_bytes = 1 << 62
+        self._prove = self.entry("prove")
         self.warm()
 
     def entry(self, name: str) -> Callable[..., Any]:
@@ -318,6 +319,10 @@ class Engine:
             | (_WANT_VALUE if want_value else 0)
         )
         return not _enter(self._run, source, flags)
+
+    def prove(self, ticket: int, sites: str) -> None:
+        """Before a program runs: what it hands over under `ticket` is what `sites` (JSON) says."""
+        self._prove(float(ticket), sites)  # the binding makes a BigInt of a large int
 
     def run_job(self) -> bool:
         """Run one pending job; False when there was none."""

@@ -4,6 +4,7 @@ The engine has no clock of its own that we could trust with a whole eval: its ti
 anew at every call. So the budget is kept here, and each call into the engine gets what is left.
 """
 
+import os
 import resource
 import select
 import time
@@ -15,6 +16,7 @@ from qjs_pool.wire.values import decode_value, encode_value
 
 from .engine import Engine, EngineOutOfMemory, HostCall, Interrupted, Outcome, clean_stack
 from .functions import Functions
+from .modules import IMPORT, ModuleFailure, Modules
 from .transpile import Program, transpile
 
 # Engine memory beyond the limit while an eval runs, so that a session whose heap is full can
@@ -98,6 +100,7 @@ class EvalRunner:
     def __init__(self, engine: Engine, functions: Functions, host: Host) -> None:
         self._engine = engine
         self._functions = functions
+        self._modules = Modules(engine)
         self._host = host
         self._memory_bytes = self._value_bytes = self._value_nodes = 0
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
@@ -115,6 +118,7 @@ class EvalRunner:
         self._engine.set_memory(options.memory_bytes)
         self._engine.set_stack(options.stack_bytes)
         self._engine.configure(options)
+        self._modules.install(options.modules)
 
     @property
     def memory_bytes(self) -> int:
@@ -154,7 +158,10 @@ class EvalRunner:
         state: wire.State = "kept"
         self._calls = self._jobs = 0
         try:
-            program = transpile(request.code)
+            ticket = int.from_bytes(os.urandom(6), "little") | 1
+            program = transpile(request.code, ticket)
+            if program.sites:
+                engine.prove(ticket, program.sites)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
             self._execute(request, program, budget)
             engine.set_cpu(budget.cpu_left())
@@ -191,7 +198,10 @@ class EvalRunner:
             engine.set_cpu(budget.cpu_left())
             status = engine.poll(time.monotonic() * 1000.0)
             for call in status.calls:
-                self._call(call, request)
+                if call.name == IMPORT:
+                    self._import(call, budget)
+                else:
+                    self._call(call, request)
             if engine.run_job():
                 continue  # a timer's callback queued more
             if status.settled:
@@ -213,6 +223,16 @@ class EvalRunner:
                 self._settle(call, False, [type(error).__name__, str(error)[:4000]])
         else:
             self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
+
+    def _import(self, call: HostCall, budget: Budget) -> None:
+        """Give the engine the module that a program or a module asks for; no call of a tool's."""
+        specifier, importer = decode_value(call.args.encode(), self._value_nodes)
+        try:
+            module_id = self._modules.load(specifier, importer, budget.cpu_left)
+        except ModuleFailure as failure:
+            self._settle(call, False, [failure.name, str(failure)])
+        else:
+            self._settle(call, True, module_id)
 
     def _settle(self, call: HostCall, ok: bool, value: object) -> None:
         payload = encode_value(value, max_bytes=self._value_bytes, max_nodes=self._value_nodes)
@@ -315,7 +335,9 @@ class EvalRunner:
         error = outcome.error
         if error is not None and program is not None:
             error = wire.ErrorInfo(
-                error.name, error.message, clean_stack(error.stack, program.locate)
+                error.name,
+                error.message,
+                clean_stack(error.stack, program.locate, self._modules.place),
             )
         return wire.EvalDone(
             eval_id=request.eval_id,

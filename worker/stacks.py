@@ -1,7 +1,7 @@
 """Stack traces for the guest's eyes: the prelude's frames left out, positions in its own source.
 
-The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on
-and told by its line numbers. The classic engine leaves out the line number of a function that is on
+The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on,
+modules from `MODULE_LINE_BASE` on, each behind the one before, and told by their line numbers. The classic engine leaves out the line number of a function that is on
 one line, so below an `eval (native)` frame all that has no position counts as the prelude's.
 """
 
@@ -11,15 +11,23 @@ from typing import Final
 
 # Far below any program: a source of this many lines loses frames from its traces, nothing else.
 PRELUDE_LINE_BASE: Final = 100_000
+MODULE_LINE_BASE: Final = 130_000
 
 _POSITION: Final = re.compile(r"<input>(?::(\d+)(?::(\d+))?)?")
 _EVAL_FRAME: Final = "at eval (native)"
+_NATIVE: Final = " (native)"
 
 
-def clean_stack(stack: str, locate: Callable[[int, int], tuple[int, int]]) -> str:
+Locate = Callable[[int, int], tuple[int, int]]
+InModule = Callable[[int, int], tuple[str, int, int] | None]
+
+
+def clean_stack(
+    stack: str, locate: Locate, in_module: InModule = lambda line, column: None
+) -> str:
     """The engine's stack text for a guest: `eval:LINE:COL` through `locate`, ours left out.
 
-    The text may hold several stacks, each after a line that is no frame (`[cause]: ...`).
+    What `in_module` knows is `MODULE:LINE:COL`. The text may hold several stacks, each after a line that is no frame (`[cause]: ...`).
     """
     shown: list[str] = []
     frames: list[str] = []
@@ -27,17 +35,25 @@ def clean_stack(stack: str, locate: Callable[[int, int], tuple[int, int]]) -> st
         if line.lstrip().startswith("at "):
             frames.append(line)
             continue
-        shown += _clean_frames(frames, locate)
+        shown += _clean_frames(frames, locate, in_module)
         frames = []
         if line:
             shown.append(line)
-    shown += _clean_frames(frames, locate)
+    shown += _clean_frames(frames, locate, in_module)
     return "\n".join(shown)
 
 
-def _clean_frames(frames: list[str], locate: Callable[[int, int], tuple[int, int]]) -> list[str]:
+def _clean_frames(frames: list[str], locate: Locate, in_module: InModule) -> list[str]:
     frames = frames[: _end_of_guest_frames(frames)]
-    return [_located(frame, locate) for frame in frames if not _is_prelude_frame(frame)]
+    shown: list[str] = []
+    for frame in frames:
+        if _is_prelude_frame(frame):
+            # A native function above it was called by the prelude.
+            while shown and shown[-1].endswith(_NATIVE):
+                shown.pop()
+        else:
+            shown.append(_located(frame, locate, in_module))
+    return shown
 
 
 def _end_of_guest_frames(frames: list[str]) -> int:
@@ -53,7 +69,11 @@ def _end_of_guest_frames(frames: list[str]) -> int:
 
 def _is_prelude_frame(frame: str) -> bool:
     match = _POSITION.search(frame)
-    return match is not None and match[1] is not None and int(match[1]) > PRELUDE_LINE_BASE
+    return (
+        match is not None
+        and match[1] is not None
+        and PRELUDE_LINE_BASE < int(match[1]) <= MODULE_LINE_BASE
+    )
 
 
 def _has_no_line(frame: str) -> bool:
@@ -61,11 +81,12 @@ def _has_no_line(frame: str) -> bool:
     return match is None or match[1] is None
 
 
-def _located(frame: str, locate: Callable[[int, int], tuple[int, int]]) -> str:
+def _located(frame: str, locate: Locate, in_module: InModule) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[1] is None:
             return "eval"
-        line, column = locate(int(match[1]), int(match[2] or 1))
-        return f"eval:{line}:{column}" if match[2] else f"eval:{line}"
+        line, column = int(match[1]), int(match[2] or 1)
+        name, line, column = in_module(line, column) or ("eval", *locate(line, column))
+        return f"{name}:{line}:{column}" if match[2] else f"{name}:{line}"
 
     return _POSITION.sub(replace, frame, count=1)

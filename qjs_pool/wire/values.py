@@ -228,14 +228,19 @@ class _Encoder:
                 f"the value has more than {self._max_nodes} nodes (Limits.value_bytes / 32)"
             )
         kind = type(value)
+        # The common leaves are written out: a call for each would cost as much again.
         if kind is str:
-            return self._text(value)
+            self._bytes_left -= len(value)
+            if self._bytes_left < 0:
+                self._charge(0)
+            return value if value.isascii() else well_formed(value)
         if kind is int:
             if -_MAX_SAFE <= value <= _MAX_SAFE:
                 return value
             return {_TAG: ["int", format(value, "x")]}
         if kind is float:
-            return self._number(value)
+            # Finite and not zero, whose sign JSON would lose.
+            return value if value and value - value == 0 else self._number(value)
         if value is None or kind is bool:
             return value
         if kind is dict or kind is list or kind is tuple:
@@ -268,11 +273,12 @@ class _Encoder:
         try:
             if isinstance(value, Mapping):
                 plain = {
-                    self._text(key if type(key) is str else _key_text(key)): self.plain(
+                    key if type(key) is str and key.isascii() else _key_text(key): self.plain(
                         item, depth + 1
                     )
                     for key, item in value.items()
                 }
+                self._charge(sum(map(len, plain)))
                 return {_TAG: ["obj", list(plain.items())]} if _TAG in plain else plain
             return [self.plain(item, depth + 1) for item in value]
         finally:
@@ -323,7 +329,9 @@ class _Encoder:
 
 
 def _key_text(key: object) -> str:
-    return str(key.value if isinstance(key, enum.Enum) else key)
+    if isinstance(key, enum.Enum):
+        key = key.value
+    return well_formed(str.__str__(key) if isinstance(key, str) else str(key))
 
 
 def well_formed(text: str) -> str:

@@ -137,7 +137,7 @@ with Pool(max_sessions=40) as pool:
 # --- the host goes --------------------------------------------------------------------------------
 
 _HOST = """
-import os, sys, threading
+import os, sys, threading, time
 from qjs_pool import Limits, Pool
 pool = Pool(limits=Limits(cpu=None, wall=None), min_idle=1)
 release = threading.Event()
@@ -150,7 +150,7 @@ called = threading.Event()
 threading.Thread(target=lambda: busy.eval("for (;;);"), daemon=True).start()
 threading.Thread(target=lambda: waiting.eval("await tools.hang()"), daemon=True).start()
 while not waiting._core.relay.open_calls:
-    pass
+    time.sleep(0.001)
 print("ready", flush=True)
 sys.stdin.read()
 """

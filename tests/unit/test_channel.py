@@ -113,7 +113,7 @@ def test_the_worker_may_send_what_the_rules_list_and_nothing_else(state: State, 
         (State.WAITING, wire.Done),
         (State.DUMPING, wire.Done),
         (State.DUMPING, wire.SnapshotPart),
-    ],  # fmt: skip
+    ],
 )
 def test_an_answer_to_something_else_is_a_violation(state: State, kind: type, wrong: int) -> None:
     channel = _in(state)

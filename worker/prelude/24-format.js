@@ -155,7 +155,20 @@ const {
     if (descriptor === undefined) emit(sheet, "undefined");
     else if (ObjectPrototypeHasOwnProperty(descriptor, "value")) emitValue(sheet, descriptor.value);
     else if (descriptor.get === undefined) emit(sheet, "[Setter]");
+    else if (isLiveGetter(descriptor.get)) emitExport(sheet, descriptor.get);
     else emit(sheet, descriptor.set === undefined ? "[Getter]" : "[Getter/Setter]");
+  }
+
+  // A module's export: its getter is `() => name`, and throws while the name has no value yet.
+  function emitExport(sheet, getter) {
+    let value;
+    try {
+      value = getter();
+    } catch {
+      emit(sheet, "<uninitialized>");
+      return;
+    }
+    emitValue(sheet, value);
   }
 
   // The parts between a pair of brackets, separated by commas.
@@ -259,7 +272,8 @@ const {
     }
     if (about.kind === "Object") {
       const parts = newParts(sheet);
-      emit(sheet, `${objectPrefix(about)}{`);
+      const isModule = isModuleNamespace(object);
+      emit(sheet, isModule ? "[Module: null prototype] {" : `${objectPrefix(about)}{`);
       emitProperties(parts, object, ownKeys(object, false, 0));
       emit(sheet, "}");
       return;

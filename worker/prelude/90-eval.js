@@ -189,6 +189,7 @@
     generation++;
     settle(false, undefined);
     dropCalls();
+    abandonModules();
     const text = printed();
     clearConsole();
     return flat(text);

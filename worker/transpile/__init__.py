@@ -2,7 +2,8 @@
 
 What belongs here: the order of the steps. They are: `text` (fence, line breaks), `parse` (which
 language, or `refused`), `outline` (what it declares), `repl` and `completion` (persisting globals
-and the value), `typescript` and `blocks` (erasing types), `edits` (one list, applied once).
+and the value), `typescript` and `blocks` (erasing types), `proof` (what a snapshot may restore
+from source), `edits` (one list, applied once).
 Nothing here runs guest code or knows the engine.
 """
 
@@ -15,6 +16,7 @@ from .imports import rewrite_dynamic_imports
 from .outline import outline as outline_of
 from .parse import Failed, LateQuery, parse
 from .program import Kind, Program
+from .proof import Sites, open_declarations, register_expressions
 from .refused import refuse
 from .repl import AsFunction, as_script, redeclared, split
 from .text import to_bytes, without_fence
@@ -25,11 +27,12 @@ __all__ = ["Program", "compile_queries", "transpile"]
 compile_queries = LateQuery.compile_queries
 
 
-def transpile(source: str, *, _force_function: bool = False) -> Program:
+def transpile(source: str, ticket: int = 0, *, _force_function: bool = False) -> Program:
     """Turn one program into scripts; see `Program` for how to run them.
 
     Args:
         source: JavaScript or TypeScript, possibly fenced. Lone surrogates are replaced.
+        ticket: with which functions at global scope are handed to the prelude (see `proof`).
 
     Returns:
         The program. What is neither language is left for the engine to refuse: kind "untouched".
@@ -49,6 +52,10 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
         edits.close(place, ";")
     outline.returns = outline.returns or _force_function
     outline.typescript = parsed.typescript
+    sites = Sites(ticket)
+    proves = ticket != 0 and outline.clash is None
+    if proves:
+        open_declarations(edits, outline, sites)
     function: AsFunction | None = None
     if outline.clash is not None:
         redeclared(edits, outline.clash)
@@ -60,6 +67,8 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
     rewrite_dynamic_imports(edits, parsed.tree.root_node)
     if parsed.typescript:
         erase(edits, parsed.tree.root_node, outline)
+    if proves:
+        register_expressions(edits, parsed.tree.root_node, outline, sites)
     kind: Kind = "typescript" if parsed.typescript else "javascript"
     declared = tuple(outline.order)
     if not edits and parsed.source == sent.encode("utf-8", "replace"):
@@ -74,4 +83,5 @@ def transpile(source: str, *, _force_function: bool = False) -> Program:
         declared,
         parsed.source,
         edited,
+        sites.to_json(edited) if sites.found else "",
     )

@@ -61,6 +61,9 @@ _NO_VALUE = frozenset(
      "import_clause", "namespace_import", "export_specifier")
 )  # fmt: skip
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.S)
+_EXPORT = re.compile(
+    rb"^[ \t]*(export[ \t]+(default\b)?)(?=[^*{]|$)", re.M
+)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 _IGNORED = frozenset(("\n", "\r\n", "\u2028", "\u2029"))
 
@@ -79,6 +82,7 @@ class Module:
     lenient: bool  # a re-exported name that is not there may have been a type
     names_default: bool  # `export default function () {}`: named by the loader
     program: Program  # leads a position in `text` to one in the source
+    refused: tuple[int, int] | None = None  # where the first syntax error is: not to be run
 
 
 class ModuleSyntaxError(Exception):
@@ -108,13 +112,14 @@ def compile_module(source: str, *, typescript: bool) -> Module:
     if isinstance(parsed, Failed):
         edits.open(0, "(async function(){")
         refuse(edits, parsed)
-        return _refused(edits)
+        _unexport(edits, parsed)
+        return _refused(edits, parsed.error)
     root = parsed.tree.root_node
     about = outline(root, parsed.source, module=True)
     if about.clash is not None:
         edits.open(0, "(function(){")
         redeclared(edits, about.clash)
-        return _refused(edits)
+        return _refused(edits, about.clash.start_byte)
     compiler = _Compiler(edits, about, typescript or parsed.typescript)
     for place in parsed.semicolons:
         edits.close(place, ";")
@@ -126,10 +131,22 @@ def compile_module(source: str, *, typescript: bool) -> Module:
     return compiler.module()
 
 
-def _refused(edits: Edits) -> Module:
+def _refused(edits: Edits, error: int) -> Module:
     edits.open(len(edits.source), "\n})")
     program = _program(edits)
-    return Module(program.scripts[0], (), (), (), (), (), False, False, False, program)
+    place = program.place(error)
+    return Module(program.scripts[0], (), (), (), (), (), False, False, False, program, place)
+
+
+def _unexport(edits: Edits, failed: Failed) -> None:
+    """Take off the `export` of the statement that has the error: it is none to the engine."""
+    done = 0
+    for node in failed.tree.root_node.named_children:
+        if node.end_byte > failed.error:
+            break
+        done = node.end_byte
+    for match in _EXPORT.finditer(edits.source, done, failed.error + 1):
+        edits.blank(match.start(1), match.end(1), ";" if match[2] is None else ";void ")
 
 
 def _program(edits: Edits) -> Program:
@@ -418,7 +435,4 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _syntax_error(source: bytes, node: Node, message: str) -> ModuleSyntaxError:
-    line, column = Program((), _source=source).locate(
-        node.start_point.row + 1, node.start_point.column + 1
-    )
-    return ModuleSyntaxError(message, line, column)
+    return ModuleSyntaxError(message, *Program((), _source=source).place(node.start_byte))

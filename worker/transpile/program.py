@@ -24,6 +24,7 @@ class Program:
     declared: tuple[str, ...] = ()  # top-level names, in order, each once
     _source: bytes = field(default=b"", repr=False)  # as sent, each line break an LF or CRLF
     _edited: Edited | None = field(default=None, repr=False)
+    sites: str = ""  # what the scripts hand to the prelude (see `proof`), as JSON; empty for nothing
 
     def locate(self, line: int, column: int, script: int = -1) -> tuple[int, int]:
         """Lead a position reported by the engine back to the source as it was sent.
@@ -50,6 +51,11 @@ class Program:
         offset = min(start + max(column, 1) - 1, len(text) if end < 0 else end)
         if self._edited is not None:
             offset = self._edited.to_source(offset)
+        return self.place(offset)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column, 1-based, of a byte of the source."""
+        sent = self._source
         offset = min(offset, len(sent))
         begin = sent.rfind(b"\n", 0, offset) + 1
         return (

@@ -1,0 +1,290 @@
+"""Modules in a worker: what is installed, what a specifier means, and what the engine has of it.
+
+An import in the engine comes here as a request (`IMPORT`), with the module that asks. The module and
+all that it imports are compiled, checked by the engine and only then handed over together, so the
+engine knows either a whole graph or nothing of it. Linking and running is the prelude's part.
+
+Everything here is plain data, so a fork of the session has it too.
+"""
+
+import difflib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from .engine import Engine
+from .stacks import MODULE_LINE_BASE
+from .transpile import Program
+from .transpile.modules import Module, ModuleSyntaxError, compile_module
+
+IMPORT: Final = "@import"  # the prelude's name for the request; no tool's name can be like it
+PROGRAM: Final = "eval"  # who imports, when it is no module; also its name in stack traces
+
+_EXTENSIONS: Final = (".ts", ".js", ".mts", ".mjs", ".json")
+# TypeScript imports a file by the name that it will have once it is compiled.
+_COMPILED_FROM: Final = {".js": ".ts", ".mjs": ".mts"}
+_TYPESCRIPT: Final = (".ts", ".mts")
+_MAX_LISTED: Final = 20
+_MAX_SHOWN: Final = 200
+_POSITION: Final = re.compile(r"<input>:(\d+)(?::(\d+))?")
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_error: Final = msgspec.json.Decoder(tuple[str, str, str]).decode
+
+
+class ModuleFailure(Exception):
+    """An import that fails before anything of it runs. `name` is the class of the guest's error."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class _Compiled(NamedTuple):
+    source: str
+    module: Module | None  # None for JSON
+
+
+class _Loaded(NamedTuple):
+    """Lines of the engine's input that are a module's, from `first_line` on."""
+
+    first_line: int
+    id: str
+    program: Program | None
+
+
+class Modules:
+    """The modules of one session."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stage = engine.entry("stageModule")
+        self._commit = engine.entry("commitModules")
+        self._scopes: Mapping[str, Mapping[str, str]] = {}
+        self._compiled: dict[str, _Compiled] = {}
+        self._loaded: dict[str, None] = {}
+        self._places: list[_Loaded] = []
+        self._next_line = MODULE_LINE_BASE + 1
+
+    def install(self, scopes: Mapping[str, Mapping[str, str]]) -> None:
+        """What can be imported from now on. Modules that are loaded stay as they are."""
+        self._scopes = scopes
+
+    def load(self, specifier: str, importer: str, check: Callable[[], object]) -> str:
+        """Make the engine know a module and all it imports; returns the module's id.
+
+        Args:
+            specifier: as the guest wrote it.
+            importer: id of the module that asks, or "" for a program.
+            check: called between modules; raises when the eval's time is up.
+
+        Raises:
+            ModuleFailure: it is not installed, imports what is not, or has a syntax error.
+        """
+        root = self._resolve(specifier, importer)
+        fresh: dict[str, list[str]] = {}  # id -> ids of what it imports
+        stack = [root]
+        while stack:
+            module_id = stack.pop()
+            if module_id in fresh or module_id in self._loaded:
+                continue
+            check()
+            module = self._compile(module_id).module
+            requests = () if module is None else module.requests
+            fresh[module_id] = [self._resolve(request, module_id) for request in requests]
+            stack += reversed(fresh[module_id])
+        if fresh:
+            self._hand_over(fresh)
+        return root
+
+    def place(self, line: int, column: int) -> tuple[str, int, int] | None:
+        """Module, line and column of a position that the engine reports, None if it is not there."""
+        at = bisect_right(self._places, line, key=lambda place: place.first_line) - 1
+        if at < 0:
+            return None
+        return self._located(self._places[at], line, column)
+
+    @staticmethod
+    def _located(place: _Loaded, line: int, column: int) -> tuple[str, int, int]:
+        line = line - place.first_line + 1
+        if place.program is not None:
+            line, column = place.program.locate(line, column)
+        return place.id, line, column
+
+    # --- finding --------------------------------------------------------------------------------
+
+    def _resolve(self, specifier: str, importer: str) -> str:
+        if specifier.startswith(("./", "../")) or specifier in (".", ".."):
+            if not importer:
+                raise self._missing(
+                    specifier, importer, "a program has no folder, so name the module from '@/' on"
+                )
+            scope = self._scope_of(importer)
+            name = importer.removeprefix(f"{scope}/")
+            path = [*name.split("/")[:-1], *specifier.split("/")]
+        else:
+            scope = self._scope_of(specifier)
+            if scope == "":
+                raise self._missing(specifier, importer, self._suggest(specifier, self._scopes))
+            path = specifier.removeprefix(scope).split("/")
+        normal = _normalized(path)
+        if normal is None:
+            raise self._missing(specifier, importer, f"it leads out of {scope}")
+        files = self._scopes.get(scope, {})
+        found = next((name for name in _candidates(normal) if name in files), None)
+        if found is None:
+            names = [f"{scope}/{name}" for name in files]
+            wanted = f"{scope}/{normal}" if normal else scope
+            raise self._missing(specifier, importer, self._suggest(wanted, names))
+        return f"{scope}/{found}"
+
+    def _scope_of(self, name: str) -> str:
+        """The installed scope that a name belongs to, the longest if there are several."""
+        end = len(name)
+        while end > 0:
+            if name[:end] in self._scopes:
+                return name[:end]
+            end = name.rfind("/", 0, end)
+        return ""
+
+    def _missing(self, specifier: str, importer: str, hint: str) -> ModuleFailure:
+        shown = repr(specifier[:_MAX_SHOWN]) + ("…" if len(specifier) > _MAX_SHOWN else "")
+        return ModuleFailure(
+            "Error", f"cannot find module {shown} imported from {importer or PROGRAM}: {hint}"
+        )
+
+    @staticmethod
+    def _suggest(wanted: str, names: Iterable[str]) -> str:
+        known = sorted(names)
+        if not known:
+            return "no modules are installed"
+        near = difflib.get_close_matches(wanted[:_MAX_SHOWN], known, 1, 0.6)
+        more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+        listed = f"available: {', '.join(known[:_MAX_LISTED])}{more}"
+        return f"did you mean {near[0]!r}? {listed}" if near else listed
+
+    # --- compiling ------------------------------------------------------------------------------
+
+    def _compile(self, module_id: str) -> _Compiled:
+        scope = self._scope_of(module_id)
+        source = self._scopes[scope][module_id.removeprefix(f"{scope}/")]
+        known = self._compiled.get(module_id)
+        if known is not None and known.source == source:
+            return known
+        module: Module | None = None
+        if not module_id.endswith(".json"):
+            try:
+                module = compile_module(source, typescript=module_id.endswith(_TYPESCRIPT))
+            except ModuleSyntaxError as error:
+                place = (module_id, error.line, error.column)
+                raise _syntax_failure(str(error), place, source) from None
+        compiled = self._compiled[module_id] = _Compiled(source, module)
+        return compiled
+
+    def _hand_over(self, fresh: dict[str, list[str]]) -> None:
+        # Registering is ours: no guest code runs, and an interrupt in the middle of it would
+        # leave the engine with half of a graph.
+        self._engine.set_cpu(None)
+        places = []
+        first_line = self._next_line
+        try:
+            for module_id, dependencies in fresh.items():
+                source, module = self._compiled[module_id]
+                place = _Loaded(first_line, module_id, None if module is None else module.program)
+                self._stage_one(place, source, module, dependencies)
+                if module is not None:
+                    places.append(place)
+                    first_line += 1 + module.text.count("\n")
+        except BaseException:
+            self._commit(False)
+            raise
+        self._commit(True)
+        self._next_line = first_line
+        self._places += places
+        for module_id in fresh:
+            self._loaded[module_id] = None
+            del self._compiled[module_id]
+
+    def _stage_one(
+        self, place: _Loaded, source: str, module: Module | None, dependencies: list[str]
+    ) -> None:
+        about = _about(place.id, module, dependencies)
+        # A position in the module's text is told by its line, as a position in the prelude is.
+        text = source if module is None else "\n" * (place.first_line - 1) + module.text
+        answer = self._stage(_encode(about).decode(), text)
+        if answer:
+            _, message, stack = _decode_error(answer)
+            position = _POSITION.search(stack)
+            where = None
+            if module is not None and position is not None:
+                where = self._located(place, int(position[1]), int(position[2] or 1))
+            raise _syntax_failure(message, where or (place.id, 0, 0), source)
+        if module is not None and module.refused is not None:
+            raise _syntax_failure("unexpected syntax", (place.id, *module.refused), source)
+
+
+def _about(module_id: str, module: Module | None, dependencies: list[str]) -> dict[str, Any]:
+    if module is None:
+        return {
+            "id": module_id,
+            "json": True,
+            "deps": [],
+            "imports": [],
+            "exports": ["default"],
+            "reexports": [],
+            "stars": [],
+            "waits": False,
+            "lenient": False,
+            "namesDefault": False,
+        }
+    return {
+        "id": module_id,
+        "json": False,
+        "deps": dependencies,
+        "imports": module.imports,
+        "exports": module.exports,
+        "reexports": module.reexports,
+        "stars": module.stars,
+        "waits": module.waits,
+        "lenient": module.lenient,
+        "namesDefault": module.names_default,
+    }
+
+
+def _normalized(path: list[str]) -> str | None:
+    """The path without `.` and `..`, None if it leads above its root."""
+    parts: list[str] = []
+    for part in path:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _candidates(path: str) -> Iterable[str]:
+    """The files that a path may mean, the best first."""
+    if path:
+        yield path
+        for compiled, written in _COMPILED_FROM.items():
+            if path.endswith(compiled):
+                yield path.removesuffix(compiled) + written
+        for extension in _EXTENSIONS:
+            yield path + extension
+    folder = f"{path}/" if path else ""
+    for extension in _EXTENSIONS:
+        yield f"{folder}index{extension}"
+
+
+def _syntax_failure(message: str, place: tuple[str, int, int], source: str) -> ModuleFailure:
+    module_id, line, column = place
+    lines = re.split(r"\r\n|\r|\n", source)
+    if not 0 < line <= len(lines):
+        return ModuleFailure("SyntaxError", f"{message} ({module_id})")
+    text = lines[line - 1].strip()[:_MAX_SHOWN]
+    return ModuleFailure("SyntaxError", f"{message} ({module_id}:{line}:{column})\n    {text}")
