@@ -389,7 +389,7 @@ class Core:
         for _ in range(_ATTEMPTS):
             talk = yield from self._settle()
             self._ids += 1
-            answer = yield from talk.exchange(make(self._ids), self.options.limits.wall, None)
+            answer = yield from talk.exchange(make(self._ids), STAND_S, None)
             if isinstance(answer, wire.Done):
                 return answer.problem
         raise SpawnError(_DIED_EVERY_TIME)

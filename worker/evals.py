@@ -1,4 +1,4 @@
-"""One eval, from its request to its outcome: budgets, jobs, timers, tool calls, and what went wrong.
+"""One eval, from its request to its outcome: budgets, jobs, timers, calls, and what went wrong.
 
 The engine has no clock of its own that we could trust with a whole eval: its time limit starts
 anew at every call. So the budget is kept here, and each call into the engine gets what is left.
@@ -38,6 +38,8 @@ class Host(Protocol):
 
     @property
     def data(self) -> Any: ...
+    @property
+    def has_unread(self) -> bool: ...
     def read(self) -> list[wire.ToWorker]: ...
     def send(self, message: wire.FromWorker) -> None: ...
 
@@ -233,6 +235,7 @@ class EvalRunner:
             self._settle(call, False, [failure.name, str(failure)])
         else:
             self._settle(call, True, module_id)
+        self._engine.set_cpu(budget.cpu_left())
 
     def _settle(self, call: HostCall, ok: bool, value: object) -> None:
         payload = encode_value(value, max_bytes=self._value_bytes, max_nodes=self._value_nodes)
@@ -257,7 +260,7 @@ class EvalRunner:
         started = time.monotonic()
         poll = select.poll()
         poll.register(self._host.data, select.POLLIN)
-        ready = poll.poll(None if wait_s is None else wait_s * 1000.0)
+        ready = self._host.has_unread or poll.poll(None if wait_s is None else wait_s * 1000.0)
         budget.tools_s += time.monotonic() - started
         if ready:
             self._engine.set_cpu(budget.cpu_left())

@@ -1,8 +1,8 @@
 """Modules in a worker: what is installed, what a specifier means, and what the engine has of it.
 
-An import in the engine comes here as a request (`IMPORT`), with the module that asks. The module and
-all that it imports are compiled, checked by the engine and only then handed over together, so the
-engine knows either a whole graph or nothing of it. Linking and running is the prelude's part.
+An import in the engine comes here as a request (`IMPORT`), with the module that asks. The module
+and all that it imports are compiled, checked by the engine and only then handed over together, so
+the engine knows either a whole graph or nothing of it. Linking and running is the prelude's part.
 
 Everything here is plain data, so a fork of the session has it too.
 """
@@ -54,6 +54,7 @@ class _Loaded(NamedTuple):
     first_line: int
     id: str
     program: Program | None
+    head_bytes: int  # of what comes before the source, on its first line
 
 
 class Modules:
@@ -101,11 +102,17 @@ class Modules:
         return root
 
     def place(self, line: int, column: int) -> tuple[str, int, int] | None:
-        """Module, line and column of a position that the engine reports, None if it is not there."""
+        """Module, line and column of a position that the engine reports; None for no module.
+
+        Without a name if it is in what the compiler put before the module.
+        """
         at = bisect_right(self._places, line, key=lambda place: place.first_line) - 1
         if at < 0:
             return None
-        return self._located(self._places[at], line, column)
+        place = self._places[at]
+        if line == place.first_line and 1 < column <= place.head_bytes:
+            return "", 0, 0
+        return self._located(place, line, column)
 
     @staticmethod
     def _located(place: _Loaded, line: int, column: int) -> tuple[str, int, int]:
@@ -136,9 +143,8 @@ class Modules:
         files = self._scopes.get(scope, {})
         found = next((name for name in _candidates(normal) if name in files), None)
         if found is None:
-            names = [f"{scope}/{name}" for name in files]
-            wanted = f"{scope}/{normal}" if normal else scope
-            raise self._missing(specifier, importer, self._suggest(wanted, names))
+            hint = self._suggest(normal or "index", files)
+            raise self._missing(specifier, importer, f"no such file in {scope}, {hint}")
         return f"{scope}/{found}"
 
     def _scope_of(self, name: str) -> str:
@@ -160,10 +166,10 @@ class Modules:
     def _suggest(wanted: str, names: Iterable[str]) -> str:
         known = sorted(names)
         if not known:
-            return "no modules are installed"
-        near = difflib.get_close_matches(wanted[:_MAX_SHOWN], known, 1, 0.6)
+            return "nothing is installed"
+        near = difflib.get_close_matches(wanted[:_MAX_SHOWN], known, 1, 0.7)
         more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-        listed = f"available: {', '.join(known[:_MAX_LISTED])}{more}"
+        listed = f"installed: {', '.join(known[:_MAX_LISTED])}{more}"
         return f"did you mean {near[0]!r}? {listed}" if near else listed
 
     # --- compiling ------------------------------------------------------------------------------
@@ -193,7 +199,9 @@ class Modules:
         try:
             for module_id, dependencies in fresh.items():
                 source, module = self._compiled[module_id]
-                place = _Loaded(first_line, module_id, None if module is None else module.program)
+                place = _Loaded(first_line, module_id, None, 0)
+                if module is not None:
+                    place = _Loaded(first_line, module_id, module.program, module.head_bytes)
                 self._stage_one(place, source, module, dependencies)
                 if module is not None:
                     places.append(place)

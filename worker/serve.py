@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import traceback
+from collections import deque
 from typing import Final, NoReturn
 
 from qjs_pool.wire import FrameDecoder, ProtocolError
@@ -81,6 +82,7 @@ class Worker:
         self._layers = layers
         self._durable = durable
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+        self._inbox: deque[wire.ToWorker] = deque()  # read, and not handled yet
         self._evals = EvalRunner(engine, functions, self)
         self._snapshots = Snapshots(engine)
         self._pieces: list[bytes] = []  # of a snapshot to be restored
@@ -90,8 +92,10 @@ class Worker:
         try:
             self._stand()
             while True:
-                for message in self.read():
-                    self._handle(message)
+                if not self._inbox:
+                    self._receive()
+                else:
+                    self._handle(self._inbox.popleft())
         except MemoryError:
             os._exit(wire.EXIT_OUT_OF_MEMORY)
         except ProtocolError:
@@ -103,11 +107,23 @@ class Worker:
             os._exit(wire.EXIT_INTERNAL)
 
     def read(self) -> list[wire.ToWorker]:
-        """The messages in the next chunk of the data stream (may be none); blocks for it."""
+        """The messages that are there, or else in the next chunk (may be none); blocks for it."""
+        if not self._inbox:
+            self._receive()
+        messages = list(self._inbox)
+        self._inbox.clear()
+        return messages
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether `read` needs no wait: what came in one chunk with a request."""
+        return bool(self._inbox)
+
+    def _receive(self) -> None:
         data = self._line.data.recv(_READ_BYTES)
         if not data:
             os._exit(wire.EXIT_LEFT)  # the host closed the session, or died
-        return [wire.decode_to_worker(body) for body in self._decoder.feed(data)]
+        self._inbox.extend(wire.decode_to_worker(body) for body in self._decoder.feed(data))
 
     def send(self, message: wire.FromWorker) -> None:
         """Send to the host; a host that is gone ends the worker."""
@@ -187,8 +203,9 @@ class Worker:
     def _stand(self) -> None:
         """Leave a keeper behind if the session is durable, and tell the host who serves now."""
         if self._durable and checkpoint(self._line):
-            # A successor: nothing of what its predecessor had half received is ours.
+            # A successor: nothing of what its predecessor had received is ours.
             self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+            self._inbox.clear()
         self._announce()
         # Touch what the next eval writes to while nobody waits: copying those pages on its path
         # would add half a millisecond to it. With a request there already, it has to anyway.
@@ -252,4 +269,5 @@ class Worker:
         data_fd, control_fd = fds
         self._line = Line(adopt_stream_socket(data_fd), adopt_packet_socket(control_fd))
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
+        self._inbox.clear()
         self._stand()

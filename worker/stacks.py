@@ -1,8 +1,9 @@
 """Stack traces for the guest's eyes: the prelude's frames left out, positions in its own source.
 
 The engine names every script `<input>`, so the prelude is loaded from line `PRELUDE_LINE_BASE` on,
-modules from `MODULE_LINE_BASE` on, each behind the one before, and told by their line numbers. The classic engine leaves out the line number of a function that is on
-one line, so below an `eval (native)` frame all that has no position counts as the prelude's.
+modules from `MODULE_LINE_BASE` on, each behind the one before, and told by their line numbers. The
+classic engine leaves out the line number of a function that is on one line, so below an
+`eval (native)` frame all that has no position counts as the prelude's.
 """
 
 import re
@@ -22,12 +23,11 @@ Locate = Callable[[int, int], tuple[int, int]]
 InModule = Callable[[int, int], tuple[str, int, int] | None]
 
 
-def clean_stack(
-    stack: str, locate: Locate, in_module: InModule = lambda line, column: None
-) -> str:
+def clean_stack(stack: str, locate: Locate, in_module: InModule = lambda line, column: None) -> str:
     """The engine's stack text for a guest: `eval:LINE:COL` through `locate`, ours left out.
 
-    What `in_module` knows is `MODULE:LINE:COL`. The text may hold several stacks, each after a line that is no frame (`[cause]: ...`).
+    What `in_module` knows is `MODULE:LINE:COL`; one without a name is left out. The text may hold
+    several stacks, each after a line that is no frame (`[cause]: ...`).
     """
     shown: list[str] = []
     frames: list[str] = []
@@ -52,7 +52,9 @@ def _clean_frames(frames: list[str], locate: Locate, in_module: InModule) -> lis
             while shown and shown[-1].endswith(_NATIVE):
                 shown.pop()
         else:
-            shown.append(_located(frame, locate, in_module))
+            located = _located(frame, locate, in_module)
+            if located:
+                shown.append(located)
     return shown
 
 
@@ -82,11 +84,15 @@ def _has_no_line(frame: str) -> bool:
 
 
 def _located(frame: str, locate: Locate, in_module: InModule) -> str:
-    def replace(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return "eval"
+    """The frame with its position in the source, "" if it is not to be shown."""
+    match = _POSITION.search(frame)
+    if match is None:
+        return frame
+    place = "eval"
+    if match[1] is not None:
         line, column = int(match[1]), int(match[2] or 1)
         name, line, column = in_module(line, column) or ("eval", *locate(line, column))
-        return f"{name}:{line}:{column}" if match[2] else f"{name}:{line}"
-
-    return _POSITION.sub(replace, frame, count=1)
+        if not name:
+            return ""
+        place = f"{name}:{line}:{column}" if match[2] else f"{name}:{line}"
+    return frame[: match.start()] + place + frame[match.end() :]

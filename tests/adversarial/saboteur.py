@@ -9,6 +9,7 @@ begins it is polite: it greets, answers Open, and waits for an eval.
 from __future__ import annotations
 
 import array
+import errno
 import os
 import signal
 import socket
@@ -403,7 +404,14 @@ def _stuff(sock: socket.socket, body: bytes, count: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     fds = array.array("i", [null] * 250)
     for _ in range(count // len(fds)):
-        sock.sendmsg([body], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        while True:
+            try:
+                sock.sendmsg([body], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+                break
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:  # an ordinary user's, until they are read
+                    raise
+                time.sleep(0.001)
 
 
 @in_eval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import threading
@@ -58,7 +59,8 @@ def test_a_flood_is_stopped_and_leaves_no_trace_in_the_host(
 ) -> None:
     gate = threading.Event()
     before = descriptors()
-    stage = play(scene, tool=lambda _: 1, slow=lambda _: gate.wait(20))
+    limits = dataclasses.replace(_LIMITS, wall=0.8) if error == "Timeout" else _LIMITS
+    stage = play(scene, limits, tool=lambda _: 1, slow=lambda _: gate.wait(20))
     logging.getLogger("qjs_pool").setLevel(logging.ERROR)
     try:
         with peak_growth() as grown:

@@ -15,6 +15,7 @@ import pytest
 
 from qjs_pool import Limits, Pool
 from qjs_pool import conversation as conversation_module
+from qjs_pool import core as core_module
 from qjs_pool.errors import SpawnError
 
 from .saboteur import SCENES
@@ -61,7 +62,8 @@ def test_a_worker_that_fails_before_it_serves_is_replaced_unseen(
     play: Play, scene: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What real workers on slow machines get is more than we want to wait for one that is silent.
-    monkeypatch.setattr(conversation_module, "STAND_S", 1.0)
+    for module in (conversation_module, core_module):
+        monkeypatch.setattr(module, "STAND_S", 1.0)
     before = descriptors()
     stage = play(scene)
     _goes_on(stage)

@@ -197,7 +197,7 @@ def test_worker_killed_while_it_reads_a_large_program_either_ran_it_or_did_not(
     running = start(lambda: session.eval("n = 2; /*" + "x" * 10_000_000 + "*/ n"))
     talk = session._core._talk
     assert talk is not None
-    until(lambda: talk._out_at > written_bytes or running.done(), "some of it was written")
+    until(lambda: talk._taken_bytes > written_bytes or running.done(), "some of it was written")
     os.kill(_worker(session), signal.SIGKILL)
     result = running.result(20)
     if result.ok:
@@ -259,7 +259,7 @@ def test_keeper_killed_and_then_the_worker_leaves_an_empty_session_that_says_so(
     pids = family(session)
     os.kill(pids["keeper"], signal.SIGKILL)
     os.kill(pids["worker"], signal.SIGKILL)
-    until(lambda: not alive(pids["worker"]))
+    until(lambda: not alive(pids["worker"]) and not alive(pids["keeper"]))
     result = session.eval("typeof n")
     assert result.value == "undefined"
     assert len(result.notes) == 1

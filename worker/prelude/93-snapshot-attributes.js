@@ -1,23 +1,24 @@
-// Which objects may have properties with attributes of their own.
+// Marked objects: those that may have properties with attributes of their own, and those of the base
+// image (94-snapshot-names marks them). All others can be taken for what they look like.
 //
 // Asking for the descriptor of every property would take most of a snapshot's time. Such properties
 // come about only through the functions below (and by syntax: accessors of literals and classes, which
 // can be asked for cheaply), so the functions remember what they were given.
-const { mayHaveAttributes, noteAttributes } = (() => {
+const { isMarked, mark } = (() => {
   const {
     Object, ObjectCreate, ObjectDefineProperties, ObjectDefineProperty, ObjectPrototype,
     ObjectPrototype__defineGetter__, ObjectPrototype__defineSetter__, ReflectDefineProperty, WeakSet,
     WeakSetPrototypeAdd, WeakSetPrototypeHas, globalThis,
   } = primordials;
 
-  const noted = new WeakSet();
+  const marked = new WeakSet();
 
-  function note(object) {
+  function mark(object) {
     let target = object;
     // What is defined on a proxy arrives at its target.
     for (let i = 0; i < 1000; i++) {
       if ((typeof target !== "object" && typeof target !== "function") || target === null) return;
-      WeakSetPrototypeAdd(noted, target);
+      WeakSetPrototypeAdd(marked, target);
       if (!isProxy(target)) return;
       target = proxyTarget(target);
     }
@@ -26,31 +27,31 @@ const { mayHaveAttributes, noteAttributes } = (() => {
   const statics = {
     create(prototype, properties) {
       const made = ObjectCreate(prototype, properties);
-      if (properties !== undefined) note(made);
+      if (properties !== undefined) mark(made);
       return made;
     },
     defineProperty(target, key, descriptor) {
-      note(target);
+      mark(target);
       return ObjectDefineProperty(target, key, descriptor);
     },
     defineProperties(target, descriptors) {
-      note(target);
+      mark(target);
       return ObjectDefineProperties(target, descriptors);
     },
   };
   const reflect = {
     defineProperty(target, key, descriptor) {
-      note(target);
+      mark(target);
       return ReflectDefineProperty(target, key, descriptor);
     },
   };
   const inherited = {
     __defineGetter__(key, getter) {
-      note(this);
+      mark(this);
       return ObjectPrototype__defineGetter__(this, key, getter);
     },
     __defineSetter__(key, setter) {
-      note(this);
+      mark(this);
       return ObjectPrototype__defineSetter__(this, key, setter);
     },
   };
@@ -63,7 +64,7 @@ const { mayHaveAttributes, noteAttributes } = (() => {
 
   return {
     __proto__: null,
-    mayHaveAttributes(object) { return WeakSetPrototypeHas(noted, object); },
-    noteAttributes: note,
+    isMarked(object) { return WeakSetPrototypeHas(marked, object); },
+    mark,
   };
 })();

@@ -31,6 +31,7 @@ const { baseNameOf, baseObject, isBaseGlobal, nameBase, symbolName, wellKnownSym
       if (!isObject(value) || MapPrototypeHas(names, value)) return;
       MapPrototypeSet(names, value, name);
       MapPrototypeSet(objects, name, value);
+      if (typeof value === "object") mark(value);
       queue[queue.length] = value;
     };
     found(root, rootName);
@@ -73,6 +74,7 @@ const { baseNameOf, baseObject, isBaseGlobal, nameBase, symbolName, wellKnownSym
 
   MapPrototypeSet(names, globalThis, "globalThis");
   MapPrototypeSet(objects, "globalThis", globalThis);
+  mark(globalThis);
   const keys = ReflectOwnKeys(globalThis);
   for (let i = 0; i < keys.length; i++) nameBase(keys[i]);
   // What has no global name.

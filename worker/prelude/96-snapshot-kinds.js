@@ -119,19 +119,21 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
     return false;
   }
 
-  // What a prototype chain leads to: { root, lost }. `root` is the entry of the first prototype that
+  // What a prototype chain leads to: { root, lost, hasToJSON }. `root` is the entry of the first prototype that
   // the engine or we made, `lost` the type of what can't come back.
   function chainOf(prototype, state) {
     const cached = MapPrototypeGet(state.chains, prototype);
     if (cached !== undefined) return cached;
     let at = prototype;
+    let hasToJSON = false;
     let answer = null;
     for (let i = 0; answer === null; i++) {
-      if (at === null) answer = { __proto__: null, root: MapPrototypeGet(roots, P.ObjectPrototype), lost: null };
+      if (at === null) answer = found(plainRoot, hasToJSON);
       else if (i === MAX_CHAIN) answer = lost("object");
       else if (isProxy(at)) answer = lost("Proxy");
-      else if (MapPrototypeHas(roots, at)) answer = { __proto__: null, root: MapPrototypeGet(roots, at), lost: null };
+      else if (MapPrototypeHas(roots, at)) answer = found(MapPrototypeGet(roots, at), hasToJSON);
       else {
+        if (ReflectGetOwnPropertyDescriptor(at, "toJSON") !== undefined) hasToJSON = true;
         const constructor = constructorOf(at);
         const inBase = baseNameOf(at) !== undefined;
         // A class of the host's preload code stands in every session, but it may keep its
@@ -146,7 +148,9 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
     return answer;
   }
 
-  const lost = (type) => ({ __proto__: null, root: null, lost: type });
+  const plainRoot = MapPrototypeGet(roots, P.ObjectPrototype);
+  const found = (entry, hasToJSON) => ({ __proto__: null, root: entry, lost: null, hasToJSON });
+  const lost = (type) => ({ __proto__: null, root: null, lost: type, hasToJSON: false });
 
   function isOpen(constructor) {
     const text = FunctionPrototypeToString(constructor);
@@ -154,8 +158,10 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
   }
 
   // The kind under which an object is written; undefined when it can't be.
-  function snapshotKind(object, entry) {
+  function snapshotKind(object, entry, prototype) {
     if (ArrayIsArray(object)) return "Array";
+    // An instance of a class, or without a prototype: no need to look closer.
+    if (entry === plainRoot && prototype !== P.ObjectPrototype) return "Object";
     if (entry.check !== null) {
       try {
         entry.check(object);

@@ -1,66 +1,92 @@
 // The survey: every object that the guest's globals lead to, once, and what each needs to be written.
 //
 // No guest code runs and nothing is changed. Objects get numbers in the order in which they are found.
-// Most are clean: plain data that JSON.stringify writes just as it is. An object is dirty if JSON can't
-// say all of it, or a part of it; a node if it must be written on its own, since it is dirty or has
-// more than one owner. Iterative: a list of any length and a graph of any width are no problem.
-const { SnapshotRefused, groupOf, survey } = (() => {
+// Most are clean: plain data that JSON.stringify writes just as it is. An object is DIRTY if JSON can't
+// say all of its contents, and a NODE if it is written on its own, because it has more than one owner
+// or there is more to say about it. Iterative: a list of any length and a graph of any width are no
+// problem. Whatever is done for each object here is done 100,000 times in a large state: the loops
+// are written out for that.
+const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   const P = primordials;
   const {
-    ArrayIsArray, ArrayPrototype, FunctionPrototype, Map, MapPrototypeEntries, MapPrototypeGet,
-    MapPrototypeSet, MapIteratorPrototypeNext, ObjectPrototype, ObjectPrototypeHasOwnProperty,
-    ObjectPrototype__lookupGetter__, ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf,
-    ReflectIsExtensible, ReflectOwnKeys, SetIteratorPrototypeNext, SetPrototypeValues, SymbolKeyFor,
-    TypedArrayPrototypeGetBuffer, TypedArrayPrototypeGetLength, globalThis,
+    ArrayIsArray, ArrayPrototype, Map, MapIteratorPrototypeNext, MapPrototypeEntries, MapPrototypeGet,
+    MapPrototypeSet, ObjectPrototype, ObjectPrototypeHasOwnProperty, ObjectPrototype__lookupGetter__,
+    ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectIsExtensible, ReflectOwnKeys,
+    SetIteratorPrototypeNext, SetPrototypeValues, SymbolKeyFor, TypedArrayPrototypeGetBuffer,
+    TypedArrayPrototypeGetLength, globalThis,
   } = P;
 
-  const CLEAN = 0;
   const DIRTY = 1;
   const NODE = 2;
+  const MARKED = 4;
+  const DEPTH = 8; // flags / 8 is how deep an object lies in the text it is written into
   // JSON.stringify and JSON.parse recurse: what is deeper than this is cut into nodes.
   const MAX_DEPTH = 40;
   // Listing the keys of a typed array makes a text of every index.
   const MAX_LISTED_VIEW = 10000;
 
-  // Why a snapshot can't be taken, as a text for the host.
+  // Why a snapshot can't be taken: thrown as it is.
   const SnapshotRefused = { __proto__: null, reason: "" };
-  function refuse(reason) {
-    SnapshotRefused.reason = reason;
-    throw SnapshotRefused;
-  }
 
   const isData = (descriptor) => ObjectPrototypeHasOwnProperty(descriptor, "value");
 
-  let s = null; // the state of the survey that is going on
+  let s = null; // the survey that is going on, and its hottest parts:
+  let memo = null; // object or symbol -> number
+  let objects = null;
+  let flags = null;
+  let parents = null; // the object through which each was found first
+  let units = 0;
 
-  function newState(maxUnits) {
-    return {
-      __proto__: null,
-      memo: new Map(), // object or symbol -> number
-      chains: new Map(),
-      restorable: new Map(),
+  function begin(maxUnits) {
+    memo = new Map();
+    objects = newList();
+    flags = newList();
+    parents = newList();
+    units = 0;
+    s = {
+      __proto__: null, memo, objects, flags, parents,
+      records: newList(), // what is to be said about an object beyond its plain contents
+      chains: new Map(), restorable: new Map(), // see chainOf, isRestorable
       prototypeOwners: new Map(), // prototype -> the function it was made with
       paramsOwners: new Map(), // URLSearchParams -> its URL
-      objects: newList(), flags: newList(), parents: newList(), keys: newList(), depths: newList(),
-      owners: newList(), // number of the global that led here first
-      records: newList(), // what a dirty object that isn't simple consists of
-      groups: newList(), // union-find over globals
       globals: newList(),
-      owner: 0,
-      units: 0,
+      starts: newList(), // the first object of each global
+      groups: newList(), // union-find over globals
       maxUnits,
     };
+    return s;
   }
 
-  function spend(units) {
-    s.units += units;
-    if (s.units > s.maxUnits) refuse("TooLarge");
+  function spend(more) {
+    units += more;
+    if (units > s.maxUnits) {
+      SnapshotRefused.reason = "TooLarge";
+      throw SnapshotRefused;
+    }
   }
 
-  // An object JSON can't tell all of, and so all objects that it is a part of.
+  // JSON can't say all of this object, and so of none that it is a part of.
   function soil(id) {
-    const { flags, parents } = s;
     for (let at = id; at !== -1 && (flags[at] & DIRTY) === 0; at = parents[at]) flags[at] |= DIRTY;
+  }
+
+  // Something is to be said about this object: whatever holds it can only refer to it.
+  function single(id) {
+    flags[id] |= NODE;
+    soil(parents[id]);
+  }
+
+  // --- which globals share objects ------------------------------------------------------------------
+  function ownerOf(state, id) {
+    const { starts } = state;
+    let low = 0;
+    let high = starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (starts[middle] <= id) low = middle;
+      else high = middle - 1;
+    }
+    return low;
   }
 
   function groupOf(groups, global) {
@@ -72,19 +98,49 @@ const { SnapshotRefused, groupOf, survey } = (() => {
     return at;
   }
 
-  function join(one, other) {
-    const { groups } = s;
-    const a = groupOf(groups, one);
-    const b = groupOf(groups, other);
+  function join(id) {
+    const { groups, starts } = s;
+    const current = starts.length - 1;
+    if (id >= starts[current]) return;
+    const a = groupOf(groups, ownerOf(s, id));
+    const b = groupOf(groups, current);
     if (a < b) groups[b] = a;
     else groups[a] = b;
   }
 
-  // A value that the object `parent` holds under `key`.
-  function reach(value, parent, key) {
+  // --- what an object holds ---------------------------------------------------------------------------
+  function reachObject(value, parent) {
+    const known = MapPrototypeGet(memo, value);
+    if (known !== undefined) {
+      single(known);
+      soil(parent);
+      join(known);
+      return;
+    }
+    // A miss in a large Map costs as much as all the rest: most objects need only the small one.
+    const marked = typeof value === "object" ? isMarked(value) : typeof value === "function";
+    if (marked && baseNameOf(value) !== undefined) {
+      soil(parent);
+      return;
+    }
+    const id = objects.length;
+    MapPrototypeSet(memo, value, id);
+    objects[id] = value;
+    parents[id] = parent;
+    const flag = marked ? MARKED : 0;
+    const depth = parent === -1 ? 0 : (flags[parent] >> 3) + 1;
+    if (depth < MAX_DEPTH) flags[id] = flag + depth * DEPTH;
+    else {
+      flags[id] = flag + NODE;
+      soil(parent);
+    }
+  }
+
+  function reach(value, parent) {
     switch (typeof value) {
+      case "object": if (value !== null) reachObject(value, parent); return;
+      case "function": reachObject(value, parent); return;
       case "string": spend(value.length + 4); return;
-      case "boolean": return;
       case "number":
         if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(parent);
         return;
@@ -93,84 +149,69 @@ const { SnapshotRefused, groupOf, survey } = (() => {
       case "symbol":
         soil(parent);
         if (wellKnownSymbol(value) === undefined && SymbolKeyFor(value) === undefined) {
-          number(value, parent, key);
+          reachObject(value, parent);
         }
         return;
-      default: if (value !== null) number(value, parent, key);
+      default: // a boolean
     }
-  }
-
-  function number(value, parent, key) {
-    const { flags, memo, objects, owners, parents } = s;
-    const known = MapPrototypeGet(memo, value);
-    if (known !== undefined) {
-      flags[known] |= NODE;
-      soil(parents[known]);
-      soil(parent);
-      if (owners[known] !== s.owner) join(owners[known], s.owner);
-      return;
-    }
-    if (baseNameOf(value) !== undefined) {
-      soil(parent);
-      return;
-    }
-    const id = objects.length;
-    MapPrototypeSet(memo, value, id);
-    objects[id] = value;
-    parents[id] = parent;
-    owners[id] = s.owner;
-    s.keys[id] = key;
-    flags[id] = CLEAN;
-    const depth = parent === -1 ? 0 : s.depths[parent] + 1;
-    if (depth < MAX_DEPTH) s.depths[id] = depth;
-    else {
-      s.depths[id] = 0;
-      flags[id] = NODE;
-      soil(parent);
-    }
-    spend(4);
   }
 
   // Own properties, if all of them are data with ordinary attributes and names.
   function reachSimple(id, object) {
-    if (!ReflectIsExtensible(object) || mayHaveAttributes(object)) return false;
+    if ((flags[id] & MARKED) !== 0 || !ReflectIsExtensible(object)) return false;
     const keys = ReflectOwnKeys(object);
     const { length } = keys;
+    let more = 8;
     for (let i = 0; i < length; i++) {
       const key = keys[i];
       // `constructor`: perhaps a prototype that came with a function, whose properties are hidden.
       if (typeof key !== "string" || key === "constructor" || key === "callee"
         || ObjectPrototype__lookupGetter__(object, key) !== undefined) return false;
       // Read only now: it is data, or an accessor without a getter, which reads as undefined.
-      if (object[key] === undefined && !isData(ReflectGetOwnPropertyDescriptor(object, key))) return false;
-    }
-    let units = 0;
-    for (let i = 0; i < length; i++) {
-      const key = keys[i];
       const value = object[key];
-      units += key.length + 8;
-      if (typeof value !== "number" || (value | 0) !== value || value === 0) reach(value, id, key);
+      more += key.length + 8;
+      switch (typeof value) {
+        case "string": more += value.length; break;
+        case "number":
+          if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
+          break;
+        case "boolean": break;
+        case "undefined":
+          if (!isData(ReflectGetOwnPropertyDescriptor(object, key))) return false;
+          soil(id);
+          break;
+        case "object": if (value !== null) reachObject(value, id); break;
+        default: reach(value, id);
+      }
     }
-    spend(units);
+    spend(more);
     return true;
   }
 
   function reachArray(id, array) {
-    if (!ReflectIsExtensible(array) || mayHaveAttributes(array)) return false;
+    if ((flags[id] & MARKED) !== 0 || !ReflectIsExtensible(array)) return false;
     const { length } = array;
     // Index keys come first: with `length` behind all of them there is no hole and no other key.
     const keys = ReflectOwnKeys(array);
     if (keys.length !== length + 1 || keys[length] !== "length") return false;
-    spend(2 * length);
+    let more = 2 * length;
     for (let i = 0; i < length; i++) {
       const value = array[i];
-      if (typeof value !== "number" || (value | 0) !== value || value === 0) reach(value, id, i);
+      switch (typeof value) {
+        case "number":
+          if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
+          break;
+        case "string": more += value.length; break;
+        case "object": if (value !== null) reachObject(value, id); break;
+        default: reach(value, id);
+      }
     }
+    spend(more);
     return true;
   }
 
   function visit(id) {
-    const object = s.objects[id];
+    const object = objects[id];
     if (typeof object === "object" && !isProxy(object)) {
       const prototype = ReflectGetPrototypeOf(object);
       if (prototype === ObjectPrototype) {
@@ -178,78 +219,84 @@ const { SnapshotRefused, groupOf, survey } = (() => {
       } else if (prototype === ArrayPrototype && ArrayIsArray(object)) {
         if (reachArray(id, object)) return;
       }
-      soil(id);
-      s.flags[id] |= NODE;
+      single(id);
       visitObject(id, object, prototype);
       return;
     }
-    soil(id);
-    s.flags[id] |= NODE;
+    single(id);
     if (typeof object === "symbol") s.records[id] = { __proto__: null, kind: "Symbol" };
     else if (tombstoneOf(object) !== undefined) {
       const { path, type, callable } = tombstoneOf(object);
       s.records[id] = { __proto__: null, kind: "Lost", path, type, callable };
     } else if (isProxy(object)) lose(id, "Proxy");
-    else visitFunction(id, object);
+    else functionSurvey.visitFunction(s, steps, id, object);
   }
 
   function lose(id, type) {
     s.records[id] = {
-      __proto__: null, kind: "Lost", path: null, type, callable: typeof s.objects[id] === "function",
+      __proto__: null, kind: "Lost", path: null, type, callable: typeof objects[id] === "function",
     };
   }
 
-  // --- objects that are not plain data ----------------------------------------------------------
+  // --- objects that are not plain data ------------------------------------------------------------------
   function visitObject(id, object, prototype) {
-    if (claimed(object)) {
-      visitPrototype(id, object, prototype);
+    if (functionSurvey.isPrototypeOfFunction(s, object)) {
+      functionSurvey.visitPrototype(s, steps, id, object, prototype);
       return;
     }
-    const { root, lost } = chainOf(prototype, s);
-    const kind = lost === null && root !== undefined ? snapshotKind(object, root) : undefined;
+    const { hasToJSON, lost, root } = chainOf(prototype, s);
+    const kind = lost === null ? snapshotKind(object, root, prototype) : undefined;
     if (kind === undefined) {
       lose(id, lost === null ? lostTypeOf(object) : lost);
       return;
     }
-    const record = { __proto__: null, kind, props: null, prototype, extensible: ReflectIsExtensible(object) };
+    const record = { __proto__: null, kind, props: null, prototype, extensible: true };
     s.records[id] = record;
-    if (prototype !== null) reach(prototype, id, "__proto__");
-    if (kind === "Object" && reachSimple(id, object)) return;
+    if (prototype !== null) reachObject(prototype, id);
+    if (kind === "Object") {
+      // That its prototype is a node doesn't make its contents less plain.
+      if (!hasToJSON) flags[id] &= ~DIRTY;
+      if (reachSimple(id, object)) return;
+    }
+    soil(id);
+    flags[id] |= DIRTY;
+    record.extensible = ReflectIsExtensible(object);
     record.props = newList();
-    reachParts(id, object, record);
+    reachParts(id, object, kind);
     reachProps(id, object, record);
   }
 
-  function reachParts(id, object, { kind }) {
+  function reachParts(id, object, kind) {
     switch (kind) {
       case "Map": {
         const iterator = MapPrototypeEntries(object);
         for (;;) {
           const { done, value: pair } = MapIteratorPrototypeNext(iterator);
           if (done) break;
-          reach(pair[0], id, "key");
-          reach(pair[1], id, typeof pair[0] === "string" ? pair[0] : "value");
+          reach(pair[0], id);
+          reach(pair[1], id);
         }
         break;
       }
       case "Set": {
         const iterator = SetPrototypeValues(object);
-        for (let i = 0; ; i++) {
+        for (;;) {
           const { done, value } = SetIteratorPrototypeNext(iterator);
           if (done) break;
-          reach(value, id, i);
+          reach(value, id);
         }
         break;
       }
-      case "TypedArray": reach(TypedArrayPrototypeGetBuffer(object), id, "buffer"); break;
-      case "DataView": reach(P.DataViewPrototypeGetBuffer(object), id, "buffer"); break;
+      case "TypedArray": reachObject(TypedArrayPrototypeGetBuffer(object), id); break;
+      case "DataView": reachObject(P.DataViewPrototypeGetBuffer(object), id); break;
       case "ArrayBuffer": spend(4 * P.ArrayBufferPrototypeGetByteLength(object) / 3); break;
       case "URL": {
         const params = platform.searchParams(object);
         MapPrototypeSet(s.paramsOwners, params, object);
-        reach(params, id, "searchParams");
+        reachObject(params, id);
         break;
       }
+      case "RegExp": reach(object.lastIndex, id); break;
       default: // nothing but properties
     }
   }
@@ -286,233 +333,74 @@ const { SnapshotRefused, groupOf, survey } = (() => {
       if (isHidden(kind, key, object)) continue;
       reachProperty(id, record, key, ReflectGetOwnPropertyDescriptor(object, key));
     }
-    if (kind === "RegExp") reach(object.lastIndex, id, "lastIndex");
   }
 
   function reachProperty(id, record, key, descriptor) {
     const { props } = record;
     spend(typeof key === "string" ? key.length + 8 : 16);
-    if (typeof key === "symbol") reach(key, id, "symbol");
-    if (isData(descriptor)) {
-      reach(descriptor.value, id, key);
-      props[props.length] = {
-        __proto__: null, key, value: descriptor.value, get: undefined, set: undefined, isData: true,
-        attributes: (descriptor.writable ? 1 : 0) | (descriptor.enumerable ? 2 : 0)
-          | (descriptor.configurable ? 4 : 0),
-      };
+    if (typeof key === "symbol") reach(key, id);
+    const entry = {
+      __proto__: null, key, value: undefined, get: undefined, set: undefined, isData: isData(descriptor),
+      attributes: (descriptor.enumerable ? 2 : 0) | (descriptor.configurable ? 4 : 0),
+    };
+    if (entry.isData) {
+      entry.value = descriptor.value;
+      if (descriptor.writable) entry.attributes |= 1;
+      reach(entry.value, id);
     } else {
-      reach(descriptor.get, id, key);
-      reach(descriptor.set, id, key);
-      props[props.length] = {
-        __proto__: null, key, value: undefined, get: descriptor.get, set: descriptor.set, isData: false,
-        attributes: 8 | (descriptor.enumerable ? 2 : 0) | (descriptor.configurable ? 4 : 0),
-      };
+      entry.get = descriptor.get;
+      entry.set = descriptor.set;
+      entry.attributes |= 8;
+      reach(entry.get, id);
+      reach(entry.set, id);
     }
+    props[props.length] = entry;
   }
 
-  // --- functions and classes ----------------------------------------------------------------------
-  function visitFunction(id, fn) {
-    const proof = proofOf(fn);
-    if (proof === undefined || !isRestorable(fn, s.restorable)) {
-      const tool = toolNameOf(fn);
-      if (tool === undefined) lose(id, lostTypeOf(fn));
-      else s.records[id] = { __proto__: null, kind: "Tool", name: tool };
-      return;
+  // For 97-snapshot-functions.js.
+  const steps = { __proto__: null, join, lose, reach, reachObject, reachProperty, single, soil };
+
+  // The key under which an object holds another; "" if it isn't a property.
+  function keyTo(holder, value) {
+    if (typeof holder === "symbol" || isProxy(holder) || TypedArrayPrototypeGetLengthOf(holder)) return "";
+    const keys = ReflectOwnKeys(holder);
+    for (let i = 0; i < keys.length && i < 10000; i++) {
+      const { get, set, value: held } = { __proto__: null, ...ReflectGetOwnPropertyDescriptor(holder, keys[i]) };
+      if (held === value || get === value || set === value) return keys[i];
     }
-    const prototype = ReflectGetPrototypeOf(fn);
-    const record = {
-      __proto__: null, kind: "Function", proof, props: newList(), prototype: undefined,
-      extensible: ReflectIsExtensible(fn), name: null, length: null, absent: newList(),
-    };
-    s.records[id] = record;
-    if (proof.kind === "M") reach(proof.owner, id, "constructor");
-    if (proof.kind === "c" && proof.heritage && prototype !== FunctionPrototype) {
-      reach(prototype, id, "__proto__");
-    } else if (!isFunctionPrototype(prototype)) {
-      record.prototype = prototype;
-      if (prototype !== null) reach(prototype, id, "__proto__");
-    }
-    const keys = ReflectOwnKeys(fn);
-    for (let i = 0; i < keys.length; i++) {
-      const key = keys[i];
-      const descriptor = ReflectGetOwnPropertyDescriptor(fn, key);
-      if ((key === "name" || key === "length") && isUsual(descriptor, key)) record[key] = descriptor.value;
-      else if (key === "prototype" && isData(descriptor) && isOwnPrototype(id, fn, proof, descriptor)) continue;
-      else if (proof.kind !== "c" || !memberIsIntact(fn, "s", key, descriptor)) {
-        reachProperty(id, record, key, descriptor);
-      }
-    }
-    if (proof.kind === "c") noteAbsent(fn, fn, "s", proof, record);
+    return "";
   }
 
-  const isFunctionPrototype = (prototype) => prototype === FunctionPrototype
-    || prototype === P.AsyncFunctionPrototype || prototype === P.GeneratorFunctionPrototype
-    || prototype === P.AsyncGeneratorFunctionPrototype;
-
-  const isUsual = (descriptor, key) => isData(descriptor) && !descriptor.writable
-    && !descriptor.enumerable && descriptor.configurable
-    && typeof descriptor.value === (key === "name" ? "string" : "number");
-
-  // Whether `prototype` is the object that came with the function: then nothing needs to be said
-  // about it here. It is only written if it was changed, or something else leads to it.
-  function isOwnPrototype(id, fn, proof, descriptor) {
-    const prototype = descriptor.value;
-    if (typeof prototype !== "object" || prototype === null || isProxy(prototype)) return false;
-    const intact = isIntactPrototype(fn, prototype);
-    if (proof.kind !== "c" && !intact) return false;
-    if (!intact && descriptor.writable) return false;
-    const known = MapPrototypeGet(s.memo, prototype);
-    MapPrototypeSet(s.prototypeOwners, prototype, fn);
-    if (known !== undefined) {
-      // Found before its class was, and not known as what it is.
-      if (s.records[known] === undefined || s.records[known].kind !== "Prototype") visitPrototype(known, prototype, ReflectGetPrototypeOf(prototype));
-      s.flags[known] |= NODE;
-      if (s.owners[known] !== s.owner) join(s.owners[known], s.owner);
-    } else if (!intact) reach(prototype, id, "prototype");
-    return true;
-  }
-
-  function isIntactPrototype(fn, prototype) {
-    if (!ReflectIsExtensible(prototype)) return false;
-    const proof = proofOf(fn);
-    const keys = ReflectOwnKeys(prototype);
-    const parent = ReflectGetPrototypeOf(prototype);
-    if (keys.length === 0) {
-      return proof.kind !== "c" && ReflectGetPrototypeOf(fn) !== FunctionPrototype
-        && baseNameOf(parent) !== undefined;
-    }
-    let expected = 1;
-    for (let i = 0; i < keys.length; i++) {
-      const descriptor = ReflectGetOwnPropertyDescriptor(prototype, keys[i]);
-      if (keys[i] === "constructor") {
-        if (!isData(descriptor) || descriptor.value !== fn || !descriptor.writable
-          || descriptor.enumerable || !descriptor.configurable) return false;
-      } else if (!memberIsIntact(fn, "p", keys[i], descriptor)) return false;
-      else expected++;
-    }
-    if (keys.length !== expected) return false;
-    if (parent !== naturalParent(fn, proof)) return false;
-    if (proof.kind !== "c") return true;
-    let methods = 1;
-    for (let i = 0; i < proof.members.length; i++) if (proof.members[i].where === "p") methods++;
-    return methods === expected;
-  }
-
-  // What the prototype of a function or class has as its own prototype when it is made; undefined
-  // where that can't be told.
-  function naturalParent(fn, proof) {
-    if (proof.kind !== "c" || !proof.heritage) return ObjectPrototype;
-    const base = ReflectGetPrototypeOf(fn);
-    if (base === FunctionPrototype) return null;
-    const from = ReflectGetOwnPropertyDescriptor(base, "prototype");
-    return from !== undefined && isData(from) ? from.value : undefined;
-  }
-
-  // Whether a property still is what the class body made it.
-  function memberIsIntact(owner, where, key, descriptor) {
-    if (descriptor.enumerable || !descriptor.configurable) return false;
-    if (isData(descriptor)) {
-      return descriptor.writable && isMember(descriptor.value, owner, where, key, "value");
-    }
-    return (descriptor.get === undefined || isMember(descriptor.get, owner, where, key, "get"))
-      && (descriptor.set === undefined || isMember(descriptor.set, owner, where, key, "set"));
-  }
-
-  function isMember(fn, owner, where, key, slot) {
-    if (typeof fn !== "function") return false;
-    const proof = proofOf(fn);
-    if (proof === undefined || proof.kind !== "M" || proof.owner !== owner || proof.where !== where
-      || proof.key !== key || proof.slot !== slot) return false;
-    const keys = ReflectOwnKeys(fn);
-    const isGenerator = ReflectGetOwnPropertyDescriptor(fn, "prototype") !== undefined;
-    return keys.length === (isGenerator ? 3 : 2) && ReflectIsExtensible(fn);
-  }
-
-  function noteAbsent(owner, holder, where, proof, record) {
-    for (let i = 0; i < proof.members.length; i++) {
-      const member = proof.members[i];
-      if (member.where !== where || ReflectGetOwnPropertyDescriptor(holder, member.key) !== undefined) continue;
-      record.absent[record.absent.length] = member.key;
-      if (typeof member.key === "symbol") reach(member.key, MapPrototypeGet(s.memo, holder), "symbol");
-    }
-  }
-
-  // --- prototypes that came with a function ---------------------------------------------------------
-  function claimed(object) {
-    if (MapPrototypeGet(s.prototypeOwners, object) !== undefined) return true;
-    const constructor = ReflectGetOwnPropertyDescriptor(object, "constructor");
-    if (constructor === undefined || !isData(constructor)) return false;
-    const fn = constructor.value;
-    if (typeof fn !== "function" || isProxy(fn)) return false;
-    const proof = proofOf(fn);
-    if (proof === undefined || !isRestorable(fn, s.restorable)) return false;
-    const prototype = ReflectGetOwnPropertyDescriptor(fn, "prototype");
-    if (prototype === undefined || !isData(prototype) || prototype.value !== object) return false;
-    if (proof.kind !== "c" && !isIntactPrototype(fn, object)) return false;
-    MapPrototypeSet(s.prototypeOwners, object, fn);
-    return true;
-  }
-
-  function visitPrototype(id, object, parent) {
-    const owner = MapPrototypeGet(s.prototypeOwners, object);
-    const record = {
-      __proto__: null, kind: "Prototype", owner, props: newList(), prototype: parent,
-      extensible: ReflectIsExtensible(object), absent: newList(),
-    };
-    s.records[id] = record;
-    soil(id);
-    s.flags[id] |= NODE;
-    reach(owner, id, "constructor");
-    const proof = proofOf(owner);
-    if (parent === naturalParent(owner, proof)) record.prototype = undefined;
-    else if (parent !== null) reach(parent, id, "__proto__");
-    if (proof.kind !== "c") return; // as it came
-    const keys = ReflectOwnKeys(object);
-    let hasConstructor = false;
-    for (let i = 0; i < keys.length; i++) {
-      const descriptor = ReflectGetOwnPropertyDescriptor(object, keys[i]);
-      if (keys[i] === "constructor") {
-        hasConstructor = true;
-        if (isData(descriptor) && descriptor.value === owner && descriptor.writable
-          && !descriptor.enumerable && descriptor.configurable) continue;
-      } else if (memberIsIntact(owner, "p", keys[i], descriptor)) continue;
-      reachProperty(id, record, keys[i], descriptor);
-    }
-    if (!hasConstructor) record.absent[0] = "constructor";
-    noteAbsent(owner, object, "p", proof, record);
-  }
-
-  // Functions of `tools` belong to the session that offers them; they are known by name.
-  function toolNameOf(fn) {
-    const names = ReflectOwnKeys(tools);
-    for (let i = 0; i < names.length; i++) if (tools[names[i]] === fn) return names[i];
-    return undefined;
-  }
+  const TypedArrayPrototypeGetLengthOf = (object) =>
+    P.TypedArrayPrototypeGetSymbolToStringTag(object) !== undefined;
 
   function survey(maxUnits) {
-    s = newState(maxUnits);
-    const state = s;
+    const state = begin(maxUnits);
     try {
       const names = ReflectOwnKeys(globalThis);
       let next = 0;
       for (let i = 0; i < names.length; i++) {
         const key = names[i];
         if (isBaseGlobal(key)) continue;
-        const index = s.globals.length;
-        const before = s.units;
-        s.owner = index;
-        s.groups[index] = index;
-        const record = { __proto__: null, props: newList(), weight: 0, kind: "" };
+        const index = state.globals.length;
+        const before = units;
+        state.starts[index] = objects.length;
+        state.groups[index] = index;
+        const record = { __proto__: null, props: newList(), weight: 0, document: 0 };
         reachProperty(-1, record, key, ReflectGetOwnPropertyDescriptor(globalThis, key));
-        for (; next < s.objects.length; next++) visit(next);
-        record.weight = s.units - before;
-        s.globals[index] = record;
+        for (; next < objects.length; next++) visit(next);
+        record.weight = units - before;
+        state.globals[index] = record;
       }
       return state;
     } finally {
       s = null;
+      memo = null;
+      objects = null;
+      flags = null;
+      parents = null;
     }
   }
 
-  return { __proto__: null, SnapshotRefused, groupOf, survey };
+  return { __proto__: null, SnapshotRefused, groupOf, keyTo, ownerOf, survey };
 })();

@@ -162,11 +162,14 @@
     const object = s.objects[id];
     const record = s.records[id];
     if (record === undefined) {
-      if (isPlain && (s.flags[id] & DIRTY) === 0) return list2("j", object);
+      if (isPlain && (s.flags[id] & DIRTY) === 0) return ["j", object];
       if (P.ArrayIsArray(object)) return list2("a", itemsOf(object));
       const node = list2("o", 0);
       node[2] = simpleProps(object);
       return node;
+    }
+    if (isPlain && record.kind === "Object" && record.props === null && (s.flags[id] & DIRTY) === 0) {
+      return ["j", object, 0, valueOf(record.prototype)];
     }
     const kind = KINDS[record.kind];
     if (kind.length < 3) return kind(record, id);
@@ -175,20 +178,22 @@
     return finish(node, record, object, record.props === null ? simpleProps(object) : propsOf(record.props));
   }
 
+  function stepText(key) {
+    if (typeof key === "symbol") return `[${SymbolPrototypeToString(key)}]`;
+    if (key === "") return "[...]"; // in a Map, a Set, a heritage
+    return +key >= 0 ? `[${key}]` : `.${key}`;
+  }
+
   function pathOf(id) {
-    const parts = newList();
+    const { key } = s.globals[ownerOf(s, id)].props[0];
+    let text = "";
     let at = id;
-    for (let i = 0; at !== -1 && i < 20; i++) {
-      const key = s.keys[at];
-      parts[parts.length] = typeof key === "string" ? key
-        : typeof key === "number" ? `[${key}]` : `[${SymbolPrototypeToString(key)}]`;
+    for (let i = 0; s.parents[at] !== -1 && i < 20; i++) {
+      const holder = s.objects[s.parents[at]];
+      text = stepText(keyTo(holder, s.objects[at])) + text;
       at = s.parents[at];
     }
-    let text = "";
-    for (let i = parts.length - 1; i >= 0; i--) {
-      text += text === "" || parts[i][0] === "[" ? parts[i] : `.${parts[i]}`;
-    }
-    return wellFormed(StringPrototypeSlice(text, 0, 200));
+    return wellFormed(StringPrototypeSlice(typeof key === "string" ? key + text : SymbolPrototypeToString(key), 0, 200));
   }
 
   function viewOf(data, object, type, buffer, offset, length) {
@@ -364,7 +369,7 @@
     isPlain = canStringify();
     const groups = newList(); // number of a global -> its document
     const documents = newList();
-    const { globals, objects, flags, owners, records } = s;
+    const { globals, objects, flags, records } = s;
     local = newList();
     let scalars = -1;
     for (let i = 0; i < globals.length; i++) {
@@ -384,10 +389,13 @@
       document.globals[document.globals.length] = i;
       document.weight += globals[i].weight + 1;
     }
+    const { starts } = s;
+    let owner = 0;
     for (let id = 0; id < objects.length; id++) {
       if (isPlain && (flags[id] & (DIRTY | NODE)) === 0) continue;
       if (records[id] !== undefined && records[id].kind === "Tool") continue;
-      const { ids } = documents[globals[owners[id]].document];
+      while (owner + 1 < starts.length && starts[owner + 1] <= id) owner++;
+      const { ids } = documents[globals[owner].document];
       local[id] = ids.length;
       ids[ids.length] = id;
     }

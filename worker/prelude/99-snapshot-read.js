@@ -350,7 +350,7 @@
     const object = made[n];
     const letter = node[0];
     const data = dataOf(node);
-    if (letter === "j") return;
+    if (letter === "j" && node.length < 4) return;
     if (letter === "a") {
       for (let i = 0; i < data.length; i++) define(object, i, 7, valueOf(data[i]));
     } else if (letter === "m") {
@@ -370,7 +370,7 @@
       if (letter === "e" && target === P.InternalErrorPrototype) WeakSetPrototypeAdd(guestMadeErrors, object);
     }
     const props = at(node, 2);
-    if (props !== undefined) defineAll(object, listOf(props, "properties"));
+    if (props !== undefined && props !== 0) defineAll(object, listOf(props, "properties"));
   }
 
   const field = { __proto__: null, value: undefined, writable: true, enumerable: true, configurable: true };
@@ -382,7 +382,7 @@
     const done = ReflectDefineProperty(object, key, field);
     field.value = undefined;
     requireThat(done, "a property that can't be");
-    if (attributes !== 7) noteAttributes(object);
+    if (attributes !== 7) mark(object);
   }
 
   // Props as 98-snapshot-write has them, onto any object; returns how many items were read.
@@ -408,7 +408,7 @@
       const get = valueOf(props[i++]);
       const set = valueOf(props[i++]);
       requireThat((get === undefined || typeof get === "function") && (set === undefined || typeof set === "function"), "an accessor");
-      noteAttributes(object);
+      mark(object);
       requireThat(ReflectDefineProperty(object, key, {
         __proto__: null, get, set, enumerable: (attributes & 2) !== 0, configurable: (attributes & 4) !== 0,
       }), "a property that can't be");

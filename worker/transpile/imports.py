@@ -57,7 +57,9 @@ def rewrite_import(edits: Edits, node: Node, *, typescript: bool = False) -> Non
         return
     named = [(name, text_of(local)) for name, local in imported(node)]
     wanted = [] if typescript else [_quoted(name) for name, _ in named if name != "*"]
-    call = f"await {IMPORT_CALL}({','.join([text_of(source), *(['0'] if wanted else []), *wanted])})"
+    call = (
+        f"await {IMPORT_CALL}({','.join([text_of(source), *(['0'] if wanted else []), *wanted])})"
+    )
     space = next((local for name, local in named if name == "*"), None)
     pattern = ",".join(f"{name}:{local}" for name, local in named if name != "*")
     if space is not None:

@@ -1,12 +1,13 @@
 """From a module's source to one function that the prelude's loader runs: `compile_module`.
 
-    (function (scope, export, import, meta, gate) { with (scope) { return function* () { "use strict";
-      export([() => a, () => b]); yield; ...the source without its imports and exports... } } })
+    (function (scope, export, import, meta, gate) { with (scope) { return function* () {
+      "use strict"; export([() => a, () => b]); yield; ...the source without imports and exports...
+    } } })
 
 The function is strict, and a generator so that its function declarations and its exports are there
 before its statements run, which is what makes cycles work; with top-level await it is async, and
-waits for the gate if it is given one. An import is a getter on `scope`, so it is live, and assigning
-to it fails. Nothing moves: a line of the function is a line of the source.
+waits for the gate if it is given one. An import is a getter on `scope`, so it is live, and
+assigning to it fails. Nothing moves: a line of the function is a line of the source.
 
 What belongs here: names, imports, exports. What does not: finding modules (`worker/modules.py`),
 linking and running them (the prelude).
@@ -22,12 +23,16 @@ from tree_sitter import Node
 from .blocks import exists_at_run_time
 from .edits import Edits
 from .imports import import_tokens
-from .names import declared_names, own_semicolon, text_of
-from .names import field as field_of
+from .module_names import (
+    begins_statement,
+    bound_names,
+    is_called,
+    name_of,
+    specifier_of,
+    specifiers_of,
+)
+from .names import own_semicolon, text_of
 from .outline import (
-    CLASS_DECLARATIONS,
-    FUNCTION_DECLARATIONS,
-    NAMESPACES,
     TYPE_ONLY,
     Outline,
     Statement,
@@ -46,31 +51,16 @@ from .typescript import erase
 ALL = "*"  # as the name of an export: the module's namespace
 
 _ANONYMOUS = frozenset(("function_expression", "generator_function"))
-_LISTS = frozenset(("program", "statement_block", "switch_case", "switch_default"))
-_WRAPPERS = frozenset(
-    (
-        "parenthesized_expression",
-        "non_null_expression",
-        "as_expression",
-        "satisfies_expression",
-        "type_assertion",
-    )
-)
 _NO_VALUE = frozenset(
     ("type_query", "nested_type_identifier", "nested_identifier", "import_specifier",
      "import_clause", "namespace_import", "export_specifier")
 )  # fmt: skip
-_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|.))", re.S)
-_EXPORT = re.compile(
-    rb"^[ \t]*(export[ \t]+(default\b)?)(?=[^*{]|$)", re.M
-)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
-_IGNORED = frozenset(("\n", "\r\n", "\u2028", "\u2029"))
+_EXPORT = re.compile(rb"^[ \t]*(export[ \t]+(default\b)?)(?=[^*{]|$)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A compiled module. Requests are numbered; names in `reexports` and `imports` refer to them."""
+    """A compiled module. Requests are numbered: imports, re-exports and stars refer to them."""
 
     text: str
     requests: tuple[str, ...]  # specifiers, each once, in order
@@ -82,6 +72,7 @@ class Module:
     lenient: bool  # a re-exported name that is not there may have been a type
     names_default: bool  # `export default function () {}`: named by the loader
     program: Program  # leads a position in `text` to one in the source
+    head_bytes: int = 0  # of what `text` has before the source
     refused: tuple[int, int] | None = None  # where the first syntax error is: not to be run
 
 
@@ -135,7 +126,7 @@ def _refused(edits: Edits, error: int) -> Module:
     edits.open(len(edits.source), "\n})")
     program = _program(edits)
     place = program.place(error)
-    return Module(program.scripts[0], (), (), (), (), (), False, False, False, program, place)
+    return Module(program.scripts[0], (), (), (), (), (), False, False, False, program, 0, place)
 
 
 def _unexport(edits: Edits, failed: Failed) -> None:
@@ -207,11 +198,11 @@ class _Compiler:
             "async function", f"if({gate})await {gate}"
         )  # fmt: skip
         # What is closed last at a place stands first there: nothing else may come before it.
-        edits.close(
-            0,
+        head = (
             f"(function({scope},{export},{self._import},{self._meta},{gate}){{with({scope})"
-            f'{{return {kind}(){{"use strict";{export}([{getters}]);{start};',
+            f'{{return {kind}(){{"use strict";{export}([{getters}]);{start};'
         )
+        edits.close(0, head)
         edits.open(len(source), "\n}}})")
         program = _program(edits)
         return Module(
@@ -225,6 +216,7 @@ class _Compiler:
             lenient=self._lenient,
             names_default=self._names_default,
             program=program,
+            head_bytes=len(head.encode()),
         )
 
     # --- imports --------------------------------------------------------------------------------
@@ -232,7 +224,7 @@ class _Compiler:
     def _read_imports(self) -> list[tuple[str, str, str]]:
         """Local name, specifier, and name of the export, of every import."""
         return [
-            (text_of(local), _specifier(statement.node), _name(name))
+            (text_of(local), specifier_of(statement.node), name_of(name))
             for statement in self._outline.statements
             if statement.node.type == "import_statement" and runs_import(statement.node)
             for name, local in imported(statement.node)
@@ -249,7 +241,7 @@ class _Compiler:
         # TypeScript drops an import of which nothing is used as a value.
         if self._lenient and has_clause and used.isdisjoint(locals_):
             return
-        self._request(_specifier(node))
+        self._request(specifier_of(node))
 
     def _request(self, specifier: str) -> int:
         return self._requests.setdefault(specifier, len(self._requests))
@@ -272,9 +264,9 @@ class _Compiler:
                 used.add(text_of(node))
             elif node.type == "identifier" and node.parent.type not in _NO_VALUE:
                 used.add(text_of(node))
-                if _is_called(node):
+                if is_called(node):
                     # `(0, f)()` would do in the language; this engine takes it for `f()`.
-                    lead = ";" if _begins_statement(node) else ""
+                    lead = ";" if begins_statement(node) else ""
                     self._edits.open(node.start_byte, f"{lead}(1&&")
                     self._edits.close(node.end_byte, ")")
         return used
@@ -289,14 +281,14 @@ class _Compiler:
         self._edits.blank(export.start_byte, export.end_byte, ";")
         if is_type_only(export):
             return
-        request = self._request(_specifier(export))
+        request = self._request(specifier_of(export))
         for child in export.children:
             if child.type == "*":
                 self._stars.append(request)
             elif child.type == "namespace_export":
-                self._indirect(child, _name(text_of(child.named_children[-1])), request, ALL)
+                self._indirect(child, name_of(text_of(child.named_children[-1])), request, ALL)
             elif child.type == "export_clause":
-                for node, name, exported in _specifiers(child):
+                for node, name, exported in specifiers_of(child):
                     self._indirect(node, exported, request, name)
 
     def _export(
@@ -316,7 +308,7 @@ class _Compiler:
             self._export_default(statement, export)
         else:
             edits.blank(export.start_byte, node.start_byte, ";")
-            for name in _bound_names(node):
+            for name in bound_names(node):
                 self._local(export, name, name)
 
     def _export_default(self, statement: Statement, export: Node) -> None:
@@ -341,14 +333,16 @@ class _Compiler:
 
     def _export_names(self, clause: Node, imports: dict[str, list[str]]) -> None:
         declared = self._outline.order.keys() | self._outline.functions.keys()
-        for node, name, exported in _specifiers(clause):
+        for node, name, exported in specifiers_of(clause):
             if name in imports:
                 specifier, original = imports[name]
                 self._indirect(node, exported, self._request(specifier), original)
             elif name in declared:
                 self._local(node, exported, name)
             elif not self._lenient:  # in TypeScript it may be a type
-                raise _syntax_error(self._edits.source, node, f"export of {name!r}, which is not declared")
+                raise _syntax_error(
+                    self._edits.source, node, f"export of {name!r}, which is not declared"
+                )
 
     def _local(self, node: Node, exported: str, local: str) -> None:
         exports = self._exports
@@ -364,74 +358,6 @@ class _Compiler:
     def _claim(self, node: Node, exported: str) -> None:
         if exported in self._exports.local or exported in self._exports.indirect:
             raise _syntax_error(self._edits.source, node, f"duplicate export of {exported!r}")
-
-
-def _is_called(node: Node) -> bool:
-    """Whether this identifier is what a call calls, in parentheses or behind a cast too."""
-    parent = node.parent
-    while parent is not None and parent.type in _WRAPPERS:
-        node, parent = parent, parent.parent
-    if parent is None or parent.type != "call_expression":
-        return False
-    return parent.child_by_field_name("function") == node
-
-
-def _begins_statement(node: Node) -> bool:
-    """Whether a parenthesis put before it could be read as a call of the statement before."""
-    start, parent = node.start_byte, node.parent
-    while parent is not None and parent.start_byte == start:
-        if parent.type == "expression_statement":
-            return parent.parent is not None and parent.parent.type in _LISTS
-        parent = parent.parent
-    return False
-
-
-def _bound_names(node: Node) -> list[str]:
-    """The names that an exported declaration binds."""
-    kind = node.type
-    if kind in ("lexical_declaration", "variable_declaration"):
-        return [text_of(name) for name in declared_names(node)]
-    if kind == "expression_statement" and node.named_children:  # how the grammar files namespaces
-        return _bound_names(node.named_children[0])
-    if kind in FUNCTION_DECLARATIONS or kind in CLASS_DECLARATIONS or kind == "enum_declaration":
-        return [text_of(field_of(node, "name"))]
-    if kind in NAMESPACES:
-        return [text_of(field_of(node, "name")).partition(".")[0].strip()]
-    if kind == "import_alias":
-        return [text_of(next(c for c in node.named_children if c.type == "identifier"))]
-    return []
-
-
-def _specifiers(clause: Node) -> list[tuple[Node, str, str]]:
-    """Node, name and exported name of what an export clause lists, without types."""
-    found = []
-    for specifier in clause.named_children:
-        words = [text_of(child) for child in specifier.children if child.type != "comment"]
-        first = specifier.child(0)
-        if specifier.type != "export_specifier" or (first is not None and first.type == "type"):
-            continue
-        found.append((specifier, _name(words[0]), _name(words[-1])))
-    return found
-
-
-def _specifier(node: Node) -> str:
-    return _name(text_of(field_of(node, "source")))
-
-
-def _name(text: str) -> str:
-    """A name or the value of a string literal."""
-    if text[:1] not in ("'", '"'):
-        return text
-    text = text[1:-1]
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code = match[1] or match[2] or match[3]
-    if code is not None:
-        number = int(code, 16)
-        return "\ufffd" if 0xD800 <= number < 0xE000 or number > 0x10FFFF else chr(number)
-    return "" if match[4] in _IGNORED else _LETTERS.get(match[4], match[4])
 
 
 def _syntax_error(source: bytes, node: Node, message: str) -> ModuleSyntaxError:
