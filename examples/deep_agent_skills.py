@@ -18,6 +18,7 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+
 from qjs_pool.middleware import CodeInterpreterMiddleware
 
 SKILL = {

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+
 from qjs_pool.middleware import CodeInterpreterMiddleware
 
 STOCK = {"bolt": 1200, "nut": 80, "washer": 15}

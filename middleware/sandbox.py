@@ -7,7 +7,6 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any
 
 from qjs_pool.aio import drive_async
 from qjs_pool.conversation import Steps
@@ -17,24 +16,11 @@ from qjs_pool.errors import SessionClosed
 from qjs_pool.pool import Pool
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.result import EvalResult
-from qjs_pool.runners import Cancel, Done, LoopRunner, ThreadRunner
 from qjs_pool.tools import Toolbox
 
 from .options import Options
 
 Modules = dict[str, dict[str, str]]
-
-
-class _AnyRunner:
-    """Runs tool calls in the event loop that drives the eval, else in threads."""
-
-    def __init__(self, pool: PoolCore) -> None:
-        self._in_loop = LoopRunner(pool.threads)
-        self._in_threads = ThreadRunner(pool.threads, pool.background.get)
-
-    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
-        in_loop = asyncio._get_running_loop() is not None
-        return (self._in_loop if in_loop else self._in_threads).start(call, args, done)
 
 
 class Sandbox:
@@ -119,8 +105,6 @@ class Sandbox:
     def _adopted(self, pool: PoolCore) -> Core:
         try:
             core = pool.new_core(self._options.limits)
-            # One session is driven now by a thread and now by some event loop.
-            core.relay._runner = _AnyRunner(pool)
             pool.adopt(core)
         except BaseException:
             pool.slots.leave()
@@ -158,7 +142,6 @@ class Sandbox:
         cpu_s = core.options.limits.cpu
 
         def steps() -> Steps[EvalResult]:
-            core.relay.failure = None  # it was raised from its eval, and must not end another
             yield from core.configure(toolbox, described, installed)
             return (yield from core.eval(code, cpu_s, want_value=False))
 

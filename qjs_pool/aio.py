@@ -20,7 +20,6 @@ from .pool_front import PoolFront
 from .result import EvalResult
 from .tools import ToolLike
 
-
 # Hashing more than this takes a thread, so that no event loop waits for it.
 _OFF_LOOP_BYTES: Final = 1 << 18
 
@@ -37,6 +36,7 @@ async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
         except BaseException:
             core.turns.give_up(turn)
             raise
+    core.relay.loop = asyncio.get_running_loop()
     try:
         return await _walk(core, make())
     finally:
@@ -202,9 +202,8 @@ class _Opening:
 
 
 class AsyncPool(PoolFront):
-    __doc__ = (
-        "`Pool` for asyncio: the same, with `async with` and `await`.\n\n"
-        + (PoolFront.__doc__ or "")
+    __doc__ = "`Pool` for asyncio: the same, with `async with` and `await`.\n\n" + (
+        PoolFront.__doc__ or ""
     )
 
     async def start(self) -> AsyncPool:
@@ -241,7 +240,7 @@ class AsyncPool(PoolFront):
         """
         return _Opening(
             self,
-            lambda: self._core.new_core(limits, tools, modules, in_loop=True),
+            lambda: self._core.new_core(limits, tools, modules),
             None if snapshot is None else (snapshot, snapshot_context),
         )
 

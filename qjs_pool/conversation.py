@@ -116,9 +116,7 @@ class Conversation:
     def going(self) -> bool:
         """Whether a death is to come: it said so, its stream ended, or we have killed it."""
         return self.death is None and (
-            self.leaving
-            or self.ended
-            or (self._cause is not None and not self._kill_when_standing)
+            self.leaving or self.ended or (self._cause is not None and not self._kill_when_standing)
         )
 
     def stop(self) -> None:

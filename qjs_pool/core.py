@@ -74,8 +74,10 @@ class Core:
     def anchor_pid(self) -> int | None:
         """The pid of the session's anchor, as the kernel names it."""
         talk = self._talk
-        return None if talk is None or talk.link.family.anchor is None else (
-            talk.link.family.anchor.pid
+        return (
+            None
+            if talk is None or talk.link.family.anchor is None
+            else (talk.link.family.anchor.pid)
         )
 
     def interrupt(self) -> None:
@@ -142,9 +144,7 @@ class Core:
         talk = yield from self._settle()
         yield from talk.stand()
 
-    def eval(
-        self, code: str, cpu_s: float | None, *, want_value: bool = True
-    ) -> Steps[EvalResult]:
+    def eval(self, code: str, cpu_s: float | None, *, want_value: bool = True) -> Steps[EvalResult]:
         """Run one program; whatever the guest does comes back as data."""
         started = time.monotonic()
         limits = self.options.limits
@@ -170,11 +170,7 @@ class Core:
                 if outcome is None:  # cancelled, or Ctrl-C: the guest must not go on
                     talk.stop()
                     self.relay.end(cancel=True, undone=True)
-            if (
-                isinstance(outcome, Death)
-                and attempt < _ATTEMPTS - 1
-                and talk.untouched()
-            ):
+            if isinstance(outcome, Death) and attempt < _ATTEMPTS - 1 and talk.untouched():
                 continue  # it died before it read a byte of this: nothing ran
             break
         wall_s = time.monotonic() - started
@@ -185,7 +181,8 @@ class Core:
             if isinstance(outcome, wire.EvalDone):
                 self._finished(talk, outcome, wall_s)
             self.relay.end(cancel=True, undone=isinstance(outcome, Death))
-            raise self.relay.failure
+            failure, self.relay.failure = self.relay.failure, None  # or it would end the next one
+            raise failure
         if isinstance(outcome, Death):
             talk.leaving = True  # this result tells it
             return self._crashed(outcome, cpu_s, wall_s)
@@ -365,8 +362,7 @@ class Core:
             return
         if self._evals and self._talk is talk and not talk.leaving:
             self._notes.append(
-                f"{_RESET}: its worker died "
-                f"({describe_death(death.status, death.peak_rss_bytes)})"
+                f"{_RESET}: its worker died ({describe_death(death.status, death.peak_rss_bytes)})"
             )
         self._drop()
         self._reseed()
@@ -410,9 +406,7 @@ class Core:
             return "kept"
         return "rolled_back" if recoverable and self.options.durable else "reset"
 
-    def _finished(
-        self, talk: Conversation, done: wire.EvalDone, wall_s: float
-    ) -> EvalResult:
+    def _finished(self, talk: Conversation, done: wire.EvalDone, wall_s: float) -> EvalResult:
         limits = self.options.limits
         error = None
         if done.error is not None:

@@ -21,6 +21,7 @@ def drive(core: Core, make: Callable[[], Steps[T]]) -> T:
         except BaseException:
             core.turns.give_up(turn)
             raise
+    core.relay.loop = None
     try:
         return _walk(core, make())
     finally:

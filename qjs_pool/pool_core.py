@@ -21,7 +21,7 @@ from .link import Link
 from .modules import checked_modules
 from .options import SessionOptions
 from .relay import Relay, RelayOptions
-from .runners import BackgroundLoop, DaemonThreads, LoopRunner, Runner, ThreadRunner
+from .runners import BackgroundLoop, DaemonThreads, Runner
 from .supervisor import BaseImage, Supervisor
 from .tools import Toolbox, ToolLike, check_names, guest_name
 from .turnstile import Turnstile
@@ -59,9 +59,7 @@ class PoolOptions:
         _whole("max_sessions", self.max_sessions, 1)
         _whole("min_idle", self.min_idle, 0)
         if self.min_idle > self.max_sessions:
-            raise UsageError(
-                f"min_idle={self.min_idle} is over max_sessions={self.max_sessions}"
-            )
+            raise UsageError(f"min_idle={self.min_idle} is over max_sessions={self.max_sessions}")
         if self.checkout_timeout is not None:
             seconds_or_error("checkout_timeout", self.checkout_timeout)
         _one_of("isolation", self.isolation, get_args(Isolation))
@@ -98,13 +96,8 @@ class PoolCore:
         limits: Limits | None,
         tools: Mapping[str, ToolLike] | None = None,
         modules: Mapping[str, Mapping[str, str]] | None = None,
-        *,
-        in_loop: bool = False,
     ) -> Core:
-        """A session's core; its worker comes with its first operation.
-
-        `in_loop`: async tools run as tasks of the event loop that drives the session.
-        """
+        """A session's core; its worker comes with its first operation."""
         self.check_open()
         options = self.options
         if limits is not None and not isinstance(limits, Limits):
@@ -119,11 +112,7 @@ class PoolCore:
             tools=self.toolbox_described(toolbox),
             modules={**options.modules, **checked_modules(modules)},
         )
-        runner: Runner = (
-            LoopRunner(self.threads)
-            if in_loop
-            else ThreadRunner(self.threads, self.background.get)
-        )
+        runner = Runner(self.threads, self.background.get)
         return Core(
             session,
             lambda: self.obtain(narrowed),

@@ -77,9 +77,7 @@ class PoolFront:
             worker_functions=dict(worker_functions or {}),
             modules=checked_modules(modules),
             snapshot_keys=checked_keys(snapshot_signing_key),
-            relay=RelayOptions(
-                errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call
-            ),
+            relay=RelayOptions(errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call),
         )
         base = BaseImage(
             preload=preload,

@@ -106,6 +106,7 @@ class Relay:
         self.toolbox = toolbox
         self.failure: BaseException | None = None  # to be raised from the eval
         self._limits = limits
+        self.loop: asyncio.AbstractEventLoop | None = None  # that drives the eval, if one does
         self._runner = runner
         self._options = options
         self._poller = poller
@@ -307,7 +308,7 @@ class Relay:
             try:
                 value = decode_value(args.encode(), self._limits.value_nodes)
                 done = functools.partial(self._done, call)
-                call.cancel = self._runner.start(call.tool.call, value, done)
+                call.cancel = self._runner.start(call.tool.call, value, done, self.loop)
             except Exception as error:
                 self._done(call, None, error)
 

@@ -13,7 +13,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from .tools import is_async
 
@@ -22,12 +22,6 @@ _CLEAN_UP_S: Final = 1.0
 
 Done = Callable[[Any, BaseException | None], None]  # value, or what was raised
 Cancel = Callable[[], None]
-
-
-class Runner(Protocol):
-    """Starts tool calls."""
-
-    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel: ...
 
 
 class DaemonThreads:
@@ -73,32 +67,31 @@ class DaemonThreads:
                 self._idle += 1
 
 
-class ThreadRunner:
-    """For sync sessions: sync tools in threads, async ones in the pool's background loop."""
+class Runner:
+    """Starts tool calls: async ones as tasks, sync ones in threads.
+
+    The tasks run in the loop that drives the eval; where a thread drives it, in one of the
+    pool's own, as a loop that the thread itself belongs to would wait for the eval.
+    """
 
     def __init__(
-        self, threads: DaemonThreads, loop: Callable[[], asyncio.AbstractEventLoop]
+        self, threads: DaemonThreads, background: Callable[[], asyncio.AbstractEventLoop]
     ) -> None:
         self._threads = threads
-        self._loop = loop
+        self._background = background
 
-    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
+    def start(
+        self,
+        call: Callable[[Any], Any],
+        args: Any,
+        done: Done,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> Cancel:
+        """Start `call(args)`; `loop` is the one that drives the eval, None for a thread."""
         if is_async(call):
-            return _start_in_loop(self._loop(), call, args, done)
-        return _start_in_thread(self._threads, self._loop, call, args, done)
-
-
-class LoopRunner:
-    """For asyncio sessions: async tools as tasks of the caller's loop, sync ones in threads."""
-
-    def __init__(self, threads: DaemonThreads) -> None:
-        self._threads = threads
-
-    def start(self, call: Callable[[Any], Any], args: Any, done: Done) -> Cancel:
-        loop = asyncio.get_running_loop()
-        if is_async(call):
-            return _start_in_loop(loop, call, args, done)
-        return _start_in_thread(self._threads, lambda: loop, call, args, done)
+            return _start_in_loop(loop or self._background(), call, args, done)
+        awaiting = self._background if loop is None else lambda: loop
+        return _start_in_thread(self._threads, awaiting, call, args, done)
 
 
 def _start_in_loop(

@@ -183,9 +183,7 @@ def _envelope(blob: object) -> tuple[bytes, bytes, bytes]:
     if magic != _MAGIC:
         raise SnapshotRejected("this is not a snapshot of qjs-pool")
     if version != _VERSION:
-        raise SnapshotRejected(
-            f"the snapshot has format {version}, this release reads {_VERSION}"
-        )
+        raise SnapshotRejected(f"the snapshot has format {version}, this release reads {_VERSION}")
     start = _HEADER.size + _DIGEST_BYTES * (2 if flags & _SIGNED else 1)
     if len(data) < start:
         raise SnapshotRejected("the snapshot is shorter than its header")
@@ -220,8 +218,7 @@ def inspect_snapshot(blob: bytes) -> SnapshotInfo:
     except BadDocument as error:
         raise SnapshotRejected(f"the snapshot is damaged: {error}") from None
     found = tuple(
-        SnapshotGlobal(item.name, item.kind, item.bytes, item.document)
-        for item in manifest.globals
+        SnapshotGlobal(item.name, item.kind, item.bytes, item.document) for item in manifest.globals
     )
     header, _, _ = _envelope(blob)
     return SnapshotInfo(

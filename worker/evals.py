@@ -215,7 +215,9 @@ class EvalRunner:
         self._calls += 1
         limit = request.host_calls
         if limit is not None and self._calls > limit:
-            message = f"this eval has used its {limit} tool calls; do more per call, or in two evals"
+            message = (
+                f"this eval has used its {limit} tool calls; do more per call, or in two evals"
+            )
             self._settle(call, False, ["PTCCallBudgetExceeded", message])
         elif (function := self._here.get(call.name)) is not None:
             try:

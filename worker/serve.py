@@ -165,9 +165,7 @@ class Worker:
         problem: str | None = None
         body = b""
         try:
-            body = self._snapshots.take(
-                self._evals.memory_bytes, message.max_bytes, message.cpu_s
-            )
+            body = self._snapshots.take(self._evals.memory_bytes, message.max_bytes, message.cpu_s)
         except SnapshotProblem as error:
             problem = str(error)
         for start in range(0, len(body), PIECE_BYTES):

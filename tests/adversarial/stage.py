@@ -21,7 +21,7 @@ from qjs_pool.drive import drive
 from qjs_pool.link import Family, Link, socket_pair, vouching_pair
 from qjs_pool.options import SessionOptions
 from qjs_pool.relay import Relay, RelayOptions
-from qjs_pool.runners import ThreadRunner
+from qjs_pool.runners import Runner
 from qjs_pool.tools import Toolbox, ToolLike
 
 _SCRIPT: Final = Path(__file__).with_name("saboteur.py")
@@ -36,7 +36,7 @@ class Stage:
     ) -> None:
         honest = pool._core
         toolbox = Toolbox.of(tools)
-        runner = ThreadRunner(honest.threads, honest.background.get)
+        runner = Runner(honest.threads, honest.background.get)
         self.limits = limits
         self.saboteurs: list[subprocess.Popen[bytes]] = []
         self.honest_workers = 0

@@ -174,7 +174,7 @@ def test_a_specifier_finds_its_file(run: Run, specifier: str, file: str) -> None
     names = ["index.ts", "z.ts"] + [
         f"a/{n}" for n in ("b.ts", "c.mts", "d.js", "e/index.mjs", "g.min.js", "index.ts")
     ]
-    files = {name: "export default import.meta.url" for name in names}
+    files = dict.fromkeys(names, "export default import.meta.url")
     files |= {"a/f.json": '"@/m/a/f.json"', "a/main.js": f"export * as it from '{specifier}'"}
     other = {"index.js": "export default import.meta.url"}
     result = run(files, "(await import('@/m/a/main.js')).it.default", other=other)
@@ -538,7 +538,11 @@ def test_a_missing_export_is_named_with_what_there_is(run: Run) -> None:
 @pytest.mark.parametrize(
     ("source", "line", "shown"),
     [
-        ("export const a = 1;\nexport const b = [1,;\nexport const c = 2", 2, "export const b = [1,;"),
+        (
+            "export const a = 1;\nexport const b = [1,;\nexport const c = 2",
+            2,
+            "export const b = [1,;",
+        ),
         ("import { x } from './other.js'\n\nlet a = 1; let a = 2", 3, "let a = 1; let a = 2"),
         ("import { x } from './other.js'\nconst x = 1", 2, "const x = 1"),
         ("await 1\nexport default {\n  a: 1,\n  b: c d\n}", 4, "b: c d"),
@@ -708,11 +712,16 @@ def test_a_module_that_never_ends_is_a_timeout_and_can_be_tried_again(pool: Pool
         assert result.state == "kept"
         assert _error(session.eval("import '@/m/wait'"))[0] == "Deadlock"
         session.eval("globalThis.spin = false")
-        assert session.eval("import one from '@/m'; import two from '@/m/wait'; [one, two]").value == [1, 2]
+        assert session.eval(
+            "import one from '@/m'; import two from '@/m/wait'; [one, two]"
+        ).value == [1, 2]
 
 
 def test_a_module_that_outgrows_the_memory_takes_nothing_with_it(pool: Pool) -> None:
-    files = {"index.js": "const l = []; for (;;) l.push(new ArrayBuffer(1 << 20))", "b.js": "export default 1"}
+    files = {
+        "index.js": "const l = []; for (;;) l.push(new ArrayBuffer(1 << 20))",
+        "b.js": "export default 1",
+    }
     with pool.session(modules={"@/m": files}) as session:
         session.eval("const kept = 1; await import('@/m/b')")
         assert _error(session.eval("import '@/m'"))[0] == "OutOfMemory"
@@ -729,7 +738,11 @@ def test_an_import_in_the_middle_of_other_waits(run: Run) -> None:
         ]);
         order
     """
-    assert run({"index.js": "export default 'module'"}, program).value == ["jobs", "module", "timer"]
+    assert run({"index.js": "export default 'module'"}, program).value == [
+        "jobs",
+        "module",
+        "timer",
+    ]
 
 
 def test_an_import_that_nobody_waited_for_is_there_in_the_next_eval(run: Run) -> None:
@@ -764,7 +777,10 @@ def test_a_pools_modules_and_a_sessions_own_ones() -> None:
 
 
 def test_a_crash_rolls_modules_back_with_the_state(pool: Pool) -> None:
-    files = {"index.js": "export let n = 0; export const bump = () => ++n", "b.js": "export default 1"}
+    files = {
+        "index.js": "export let n = 0; export const bump = () => ++n",
+        "b.js": "export default 1",
+    }
     with pool.session(modules={"@/m": files}) as session:
         session.eval("import { bump } from '@/m'; bump()")
         os.kill(session.pid, signal.SIGKILL)
@@ -773,7 +789,10 @@ def test_a_crash_rolls_modules_back_with_the_state(pool: Pool) -> None:
 
 
 def test_a_copy_of_a_session_has_its_own_module_state(pool: Pool) -> None:
-    files = {"index.js": "export let n = 0; export const bump = () => ++n", "b.js": "export default 1"}
+    files = {
+        "index.js": "export let n = 0; export const bump = () => ++n",
+        "b.js": "export default 1",
+    }
     with pool.session(modules={"@/m": files}) as session:
         session.eval("import { bump } from '@/m'; bump()")
         with session.fork() as copy:

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from qjs_pool.worker.serve import MAX_PROCESSES
 
 from qjs_pool import (
     GuestError,
@@ -25,6 +24,7 @@ from qjs_pool import (
     UsageError,
 )
 from qjs_pool.link import MAX_MEMBERS
+from qjs_pool.worker.serve import MAX_PROCESSES
 
 _DRAWS = "[Math.random(), Math.random(), Math.random()]"
 

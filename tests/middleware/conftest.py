@@ -10,6 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolMessage
+
     from qjs_pool.middleware import CodeInterpreterMiddleware
 
 _ids = itertools.count(1)

@@ -12,6 +12,7 @@ pytest.importorskip("langgraph")
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import BaseTool, StructuredTool
+
 from qjs_pool.middleware.ptc import Allowlist
 
 

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("langchain")
 
 from langchain_core.tools import tool
-from qjs_pool.middleware import CodeInterpreterMiddleware
 
 from qjs_pool import Limits, Pool
+from qjs_pool.middleware import CodeInterpreterMiddleware
 
 DEFAULTS = {
     "memory_limit": 64 << 20,

@@ -17,6 +17,7 @@ from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
+
 from qjs_pool.middleware.signatures import signature_of
 
 Ask = Callable[..., dict[str, Any]]

@@ -12,10 +12,10 @@ pytest.importorskip("langgraph")
 
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from qjs_pool.middleware import threads
-from qjs_pool.middleware.threads import STATE_KEY, CallOrder, position_of, thread_key
 
 from qjs_pool import Limits, Pool
+from qjs_pool.middleware import threads
+from qjs_pool.middleware.threads import STATE_KEY, CallOrder, position_of, thread_key
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -130,6 +130,7 @@ def test_a_forgotten_middleware_leaves_no_process(ask: Ask, scripted: Any) -> No
     import gc
 
     import psutil
+
     from qjs_pool.middleware import CodeInterpreterMiddleware
 
     before = {child.pid for child in psutil.Process().children()}

@@ -6,9 +6,9 @@ import gc
 import json
 
 import pytest
-from qjs_pool.worker.engine import Engine, EngineOutOfMemory, Interrupted, Outcome
 
 from qjs_pool.wire import messages as wire
+from qjs_pool.worker.engine import Engine, EngineOutOfMemory, Interrupted, Outcome
 
 from .prelude_guest import Guest, engine_has
 

@@ -14,7 +14,7 @@ import pytest
 
 from qjs_pool import Limits
 from qjs_pool.relay import Relay, RelayOptions, ToolEvent
-from qjs_pool.runners import BackgroundLoop, DaemonThreads, ThreadRunner
+from qjs_pool.runners import BackgroundLoop, DaemonThreads, Runner
 from qjs_pool.tools import Tool, Toolbox, ToolLike
 from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
@@ -34,7 +34,7 @@ class _Host:
     def relay(
         self, tools: dict[str, ToolLike], limits: Limits | None = None, **options: Any
     ) -> Relay:
-        runner = ThreadRunner(self.threads, self.background.get)
+        runner = Runner(self.threads, self.background.get)
         toolbox = Toolbox.of(tools)
         relay = Relay(toolbox, limits or Limits(), runner, RelayOptions(**options), self.poller)
         self.relays.append(relay)

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from qjs_pool.worker import seccomp
 
 ALLOW, KILL = "allow", "kill"

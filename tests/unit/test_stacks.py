@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from qjs_pool.worker.stacks import PRELUDE_LINE_BASE, clean_stack
 
 from .prelude_guest import Guest, engine_has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from qjs_pool.worker.transpile import transpile
 
 from .transpile_cases import Repl, needs_columns, needs_static_blocks, run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from qjs_pool.worker.transpile import Program
 
 from .transpile_cases import Repl, run

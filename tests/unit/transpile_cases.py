@@ -6,6 +6,7 @@ import json
 
 import _quickjs
 import pytest
+
 from qjs_pool.worker.transpile import Program, transpile
 
 # `undefined`, strings as they are, functions by name, everything else as JSON.

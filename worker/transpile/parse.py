@@ -22,7 +22,6 @@ _javascript = Parser(JAVASCRIPT)
 _typescript = Parser(TYPESCRIPT)
 
 
-
 class LateQuery:
     """A TypeScript query, compiled when first used.
 

@@ -24,7 +24,9 @@ class Program:
     declared: tuple[str, ...] = ()  # top-level names, in order, each once
     _source: bytes = field(default=b"", repr=False)  # as sent, each line break an LF or CRLF
     _edited: Edited | None = field(default=None, repr=False)
-    sites: str = ""  # what the scripts hand to the prelude (see `proof`), as JSON; empty for nothing
+    sites: str = (
+        ""  # what the scripts hand to the prelude (see `proof`), as JSON; empty for nothing
+    )
 
     def locate(self, line: int, column: int, script: int = -1) -> tuple[int, int]:
         """Lead a position reported by the engine back to the source as it was sent.

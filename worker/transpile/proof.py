@@ -162,9 +162,11 @@ def _locals(scope: Node) -> list[bytes]:
                 name = declarator.child_by_field_name("name")
                 if name is not None:
                     names += pattern_names(name)
-        elif kind in CLASS_DECLARATIONS or kind in FUNCTION_DECLARATIONS:
-            names.append(field_of(statement, "name"))
-        elif kind == "enum_declaration":
+        elif (
+            kind in CLASS_DECLARATIONS
+            or kind in FUNCTION_DECLARATIONS
+            or kind == "enum_declaration"
+        ):
             names.append(field_of(statement, "name"))
     return [text_of(name).encode() for name in names]
 
