@@ -101,6 +101,8 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
 
 
 _INTERRUPTED: Final = 3
+_DEFAULT_STACK_BYTES: Final = 256 << 10  # the engine's own
+_ENCODING_STACK_BYTES: Final = 512 << 10
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 _SAMPLE_HEAD: Final = b'["0","","value",0,null,null]'
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -158,6 +160,7 @@ class Engine:
         self._base_rss_bytes: int | None = None
         self._peak_before_bytes = 0  # ... this eval
         self._limit_bytes = 1 << 62
+        self._stack_bytes = _DEFAULT_STACK_BYTES
         self._prove = self.entry("prove")
         self.warm()
 
@@ -183,6 +186,7 @@ class Engine:
 
     def set_stack(self, limit_bytes: int) -> None:
         """Stack for the guest's calls."""
+        self._stack_bytes = limit_bytes
         self._context.set_max_stack_size(limit_bytes)
 
     def memory(self) -> int:
@@ -350,7 +354,10 @@ class Engine:
 
     def finish(self) -> Outcome:
         """The outcome of an eval that has settled."""
+        # Encoding takes up to three calls a level, and 200 levels may cross at any stack limit.
+        self._context.set_max_stack_size(self._stack_bytes + _ENCODING_STACK_BYTES)
         answer: str = _enter(self._finish)
+        self._context.set_max_stack_size(self._stack_bytes)
         line, _, encoded = answer.partition("\n")
         head = _decode_head(line)
         if head.oom == _INTERRUPTED:

@@ -43,6 +43,11 @@ class ModuleFailure(Exception):
         self.name = name
 
 
+class _File(NamedTuple):
+    scope: str
+    source: str
+
+
 class _Compiled(NamedTuple):
     source: str
     module: Module | None  # None for JSON
@@ -65,14 +70,21 @@ class Modules:
         self._stage = engine.entry("stageModule")
         self._commit = engine.entry("commitModules")
         self._scopes: Mapping[str, Mapping[str, str]] = {}
+        self._files: dict[str, _File] = {}
         self._compiled: dict[str, _Compiled] = {}
-        self._loaded: dict[str, None] = {}
+        self._loaded: dict[str, str] = {}  # id -> scope
         self._places: list[_Loaded] = []
         self._next_line = MODULE_LINE_BASE + 1
 
     def install(self, scopes: Mapping[str, Mapping[str, str]]) -> None:
         """What can be imported from now on. Modules that are loaded stay as they are."""
         self._scopes = scopes
+        # A name has one module, though one scope may lie in another: then the inner one's.
+        self._files = {
+            f"{scope}/{name}": _File(scope, source)
+            for scope in sorted(scopes, key=len)
+            for name, source in scopes[scope].items()
+        }
 
     def load(self, specifier: str, importer: str, check: Callable[[], object]) -> str:
         """Make the engine know a module and all it imports; returns the module's id.
@@ -129,14 +141,24 @@ class Modules:
                 raise self._missing(
                     specifier, importer, "a program has no folder, so name the module from '@/' on"
                 )
-            scope = self._scope_of(importer)
-            name = importer.removeprefix(f"{scope}/")
-            path = [*name.split("/")[:-1], *specifier.split("/")]
-        else:
-            scope = self._scope_of(specifier)
-            if scope == "":
-                raise self._missing(specifier, importer, self._suggest(specifier, self._scopes))
-            path = specifier.removeprefix(scope).split("/")
+            scope = self._loaded.get(importer) or self._files[importer].scope
+            folder = importer.removeprefix(f"{scope}/").split("/")[:-1]
+            return self._find(specifier, importer, scope, [*folder, *specifier.split("/")])
+        scopes = [scope for scope in _prefixes(specifier) if scope in self._scopes]
+        if not scopes:
+            raise self._missing(specifier, importer, self._suggest(specifier, self._scopes))
+        failure: ModuleFailure | None = None
+        for scope in scopes:
+            try:
+                return self._find(
+                    specifier, importer, scope, specifier.removeprefix(scope).split("/")
+                )
+            except ModuleFailure as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    def _find(self, specifier: str, importer: str, scope: str, path: list[str]) -> str:
         normal = _normalized(path)
         if normal is None:
             raise self._missing(specifier, importer, f"it leads out of {scope}")
@@ -146,15 +168,6 @@ class Modules:
             hint = self._suggest(normal or "index", files)
             raise self._missing(specifier, importer, f"no such file in {scope}, {hint}")
         return f"{scope}/{found}"
-
-    def _scope_of(self, name: str) -> str:
-        """The installed scope that a name belongs to, the longest if there are several."""
-        end = len(name)
-        while end > 0:
-            if name[:end] in self._scopes:
-                return name[:end]
-            end = name.rfind("/", 0, end)
-        return ""
 
     def _missing(self, specifier: str, importer: str, hint: str) -> ModuleFailure:
         shown = repr(specifier[:_MAX_SHOWN]) + ("…" if len(specifier) > _MAX_SHOWN else "")
@@ -175,8 +188,7 @@ class Modules:
     # --- compiling ------------------------------------------------------------------------------
 
     def _compile(self, module_id: str) -> _Compiled:
-        scope = self._scope_of(module_id)
-        source = self._scopes[scope][module_id.removeprefix(f"{scope}/")]
+        source = self._files[module_id].source
         known = self._compiled.get(module_id)
         if known is not None and known.source == source:
             return known
@@ -213,7 +225,7 @@ class Modules:
         self._next_line = first_line
         self._places += places
         for module_id in fresh:
-            self._loaded[module_id] = None
+            self._loaded[module_id] = self._files[module_id].scope
             del self._compiled[module_id]
 
     def _stage_one(
@@ -260,6 +272,14 @@ def _about(module_id: str, module: Module | None, dependencies: list[str]) -> di
         "lenient": module.lenient,
         "namesDefault": module.names_default,
     }
+
+
+def _prefixes(specifier: str) -> Iterable[str]:
+    """The specifier and the paths above it, the longest first."""
+    end = len(specifier)
+    while end > 0:
+        yield specifier[:end]
+        end = specifier.rfind("/", 0, end)
 
 
 def _normalized(path: list[str]) -> str | None:

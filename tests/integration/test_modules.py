@@ -187,14 +187,20 @@ def test_an_exact_name_wins_over_a_guessed_one(run: Run) -> None:
     assert run(files, "(await import('@/m/x')).default").value == "ts"
 
 
-def test_a_scope_inside_another_is_the_one_that_counts(pool: Pool) -> None:
+def test_a_name_has_one_module_also_where_one_scope_lies_in_another(pool: Pool) -> None:
     modules = {
-        "@/a": {"b/index.js": "export default 'outer'", "c.js": "export { default } from './b'"},
         "@/a/b": {"index.js": "export default 'inner'"},
+        "@/a": {
+            "b/index.js": "export default 'outer'",
+            "b/only.js": "export default 'only outer'",
+            "c.js": "export { default } from './b'; export { default as only } from './b/only'",
+        },
     }
     with pool.session(modules=modules) as session:
         assert session.eval("(await import('@/a/b')).default").value == "inner"
-        assert session.eval("(await import('@/a/c')).default").value == "outer"
+        assert session.eval("(await import('@/a/b/only')).default").value == "only outer"
+        program = "const c = await import('@/a/c'); [c.default, c.only]"
+        assert session.eval(program).value == ["inner", "only outer"]
 
 
 # --- bindings -------------------------------------------------------------------------------------

@@ -155,20 +155,14 @@ def test_a_value_that_cannot_cross_fails_when_asked_for_and_only_then(
     assert session.eval("6 * 7").value == 42
 
 
-_THREE_FRAMES = pytest.mark.xfail(
-    reason="the prelude's encoder takes three frames a level for these: 190 on a stack of 1 MiB",
-    strict=False,
-)
-
-
 @pytest.mark.parametrize(
     "around",
     [
         "[v]",
         "({a: v})",
-        pytest.param("new Map([[1, v]])", marks=_THREE_FRAMES),
-        pytest.param("new Set([v])", marks=_THREE_FRAMES),
-        pytest.param("({$: v})", marks=_THREE_FRAMES),
+        "new Map([[1, v]])",
+        "new Set([v])",
+        "({$: v})",
     ],
 )
 def test_a_guest_value_nested_to_the_cap_crosses(session: Session, around: str) -> None:
