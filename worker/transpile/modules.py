@@ -345,11 +345,11 @@ class _Compiler:
                 )
 
     def _local(self, node: Node, exported: str, local: str) -> None:
-        exports = self._exports
-        # An overload, or a namespace that adds to a function: the same thing once more.
-        if exports.local.get(exported) != local:
+        exports = self._exports.local
+        # An overload, or a namespace that adds to a function: in TypeScript, the same once more.
+        if not self._lenient or exports.get(exported) != local:
             self._claim(node, exported)
-            exports.local[exported] = local
+            exports[exported] = local
 
     def _indirect(self, node: Node, exported: str, request: int, name: str) -> None:
         self._claim(node, exported)
