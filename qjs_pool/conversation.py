@@ -55,6 +55,8 @@ class Conversation:
         self.standing = link.worker is not None
         self.leaving = False  # it said that it leaves: a death is to come
         self.uncommitted = False  # acknowledged, and not yet secured by a checkpoint
+        # Readies still to come: -1 when one came before we got to read what it was for.
+        self._owed_readies = 0 if self.standing else 1
         self._relay = relay
         self._check = check
         self._poller = poller
@@ -119,6 +121,15 @@ class Conversation:
             self.leaving or self.ended or (self._cause is not None and not self._kill_when_standing)
         )
 
+    def commits(self) -> None:
+        """The request that was just answered makes the worker leave a keeper behind.
+
+        The Ready of the one that goes on is still to come, or came along with the answer.
+        """
+        self._owed_readies += 1
+        if self._owed_readies > 0:
+            self.standing, self.uncommitted = False, True
+
     def stop(self) -> None:
         """Nobody waits for the answer any more: the guest must not go on."""
         self.look()
@@ -170,6 +181,7 @@ class Conversation:
         self._out = bytearray()
         self.death, self.standing, self.leaving, self.ended = None, False, False, False
         self.uncommitted = False
+        self._owed_readies = 1
         yield from self.stand()
         return self.standing
 
@@ -350,12 +362,14 @@ class Conversation:
         self._readies += 1
         if self._readies > _MAX_READIES:
             raise ProtocolError("one Ready after the other")
-        self.standing, self.uncommitted = True, False
+        self._owed_readies = max(self._owed_readies - 1, -1)
+        if self._owed_readies <= 0:
+            self.standing, self.uncommitted = True, False
         self._generation = ready.generation
         if ready.layers:
             self.link.layers = ready.layers
             self.link.family.in_namespace = ready.layers.get("pid_namespace") == "on"
-        if self._kill_when_standing and self.link.worker is not None:
+        if self._kill_when_standing and self.standing and self.link.worker is not None:
             self._kill_when_standing = False
             self.link.worker.kill()
 

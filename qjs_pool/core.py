@@ -393,7 +393,7 @@ class Core:
     def _committing(self) -> None:
         talk = self._talk
         if talk is not None and self.options.durable:
-            talk.standing, talk.uncommitted = False, True
+            talk.commits()
 
     # --- results --------------------------------------------------------------------------------
 

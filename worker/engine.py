@@ -101,6 +101,7 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
 
 
 _INTERRUPTED: Final = 3
+_CPU_STEP_S: Final = 0.005
 _DEFAULT_STACK_BYTES: Final = 256 << 10  # the engine's own
 _ENCODING_STACK_BYTES: Final = 512 << 10
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
@@ -175,7 +176,13 @@ class Engine:
 
     def set_cpu(self, remaining_s: float | None) -> None:
         """CPU seconds for each following call into the engine, None for no limit."""
-        if remaining_s != self._cpu_s:
+        known_s = self._cpu_s
+        near = (
+            remaining_s is not None
+            and known_s is not None
+            and (0.0 <= known_s - remaining_s < _CPU_STEP_S)
+        )  # setting it costs as much as running a job
+        if remaining_s != known_s and not near:
             self._context.set_time_limit(-1 if remaining_s is None else max(remaining_s, 0.0))
             self._cpu_s = remaining_s
 
@@ -198,6 +205,11 @@ class Engine:
         # Cycles may be what fills it. Collected only then: it costs milliseconds, and writes to
         # every object, which copies every page that the keeper shares.
         return self._probes() or (self._context.gc() is None and self._probes())
+
+    def peak_rss_bytes(self) -> int:
+        """The most memory this process held so far; the next eval's growth counts from here."""
+        self._peak_before_bytes = _peak_rss_bytes()
+        return self._peak_before_bytes
 
     def ran_full(self) -> bool:
         """Whether this eval's heap is, or was for a moment, about as large as its limit.
@@ -309,13 +321,12 @@ class Engine:
         _enter(self._context.execute_pending_job)
         _decode_head(_SAMPLE_HEAD)
         self.can_allocate()
+        self.peak_rss_bytes()
 
     # --- one eval --------------------------------------------------------------------------------
 
     def run(self, source: str, *, first: bool, last: bool, boxed: bool, want_value: bool) -> bool:
         """Run one script of a program; True once the program's value is there."""
-        if first:
-            self._peak_before_bytes = _peak_rss_bytes()
         flags = (
             (_FIRST if first else 0)
             | (_LAST if last else 0)

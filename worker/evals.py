@@ -5,7 +5,7 @@ anew at every call. So the budget is kept here, and each call into the engine ge
 """
 
 import os
-import resource
+import functools
 import select
 import time
 from typing import Any, Final, Protocol
@@ -25,12 +25,21 @@ _HEADROOM_BYTES: Final = 256 << 10
 # Time to run the jobs that a timed-out program left behind. The engine can't drop them, and
 # they must not run in the next eval, so if this doesn't suffice the state is given up.
 _DRAIN_CPU_S: Final = 0.05
+_REMEMBERED_CHARS: Final = 256
 _JOBS_PER_CLOCK: Final = 64
 _BUSY_JOBS: Final = 20_000  # run by one eval without having settled
 _DEADLOCK: Final = (
     "the program awaits a promise that nothing can settle: no timer, job or tool call is left"
 )
 _SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
+
+
+def _transpiled(code: str) -> Program:
+    return _remembered(code) if len(code) <= _REMEMBERED_CHARS else transpile(code)
+
+
+# Hosts ask the same short question again and again ("n", "state.done"); models do not.
+_remembered: Final = functools.lru_cache(maxsize=32)(transpile)
 
 
 class Host(Protocol):
@@ -51,25 +60,35 @@ class _OutOfTime(Exception):
 class Budget:
     """What an eval may use: CPU seconds and wall-clock seconds, None for no limit."""
 
-    __slots__ = ("_cpu_end", "_cpu_start", "_wall_end", "_wall_start", "cpu_s", "tools_s", "wall_s")
+    __slots__ = (
+        "_cpu_end", "_cpu_left", "_cpu_read", "_cpu_start", "_wall_end", "_wall_start",
+        "cpu_s", "tools_s", "wall_s",
+    )  # fmt: skip
 
     def __init__(self, cpu_s: float | None, wall_s: float | None) -> None:
         self.cpu_s, self.wall_s = cpu_s, wall_s
         self.tools_s = 0.0  # wall seconds spent waiting for tools and timers
         self._cpu_start = time.process_time()
-        self._wall_start = time.monotonic()
-        self._cpu_end = None if cpu_s is None else self._cpu_start + cpu_s
+        self._wall_start = self._cpu_read = time.monotonic()
+        self._cpu_left = float("inf") if cpu_s is None else cpu_s
+        self._cpu_end = self._cpu_start + self._cpu_left
         self._wall_end = None if wall_s is None else self._wall_start + wall_s
 
     def cpu_left(self) -> float | None:
         """CPU seconds for the next call into the engine: CPU time never outruns the wall."""
-        left = None
-        if self._cpu_end is not None:
-            left = self._cpu_end - time.process_time()
-            if left <= 0:
-                raise _OutOfTime("cpu")
         wall = self.wall_left()
-        return wall if left is None or (wall is not None and wall < left) else left
+        if self.cpu_s is None:
+            return wall
+        # Nor can one thread use more of it than passes on the wall, whose clock is ten times
+        # cheaper to read: the CPU clock is read again once half of what was left may be used.
+        passed = time.monotonic() - self._cpu_read
+        if passed > self._cpu_left / 2:
+            self._cpu_read += passed
+            self._cpu_left, passed = self._cpu_end - time.process_time(), 0.0
+            if self._cpu_left <= 0:
+                raise _OutOfTime("cpu")
+        left = self._cpu_left - passed
+        return left if wall is None or left < wall else wall
 
     def wall_left(self) -> float | None:
         """Wall seconds left, None for no limit."""
@@ -354,7 +373,7 @@ class EvalRunner:
             error=error,
             state=state,
             cpu_s=budget.cpu_used(),
-            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_rss_bytes=self._engine.peak_rss_bytes(),
             notes=[],
         )
 

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from qjs_pool import EvalResult, Limits, Pool, Session
+from qjs_pool.conversation import STAND_S
 
 HOW: Final = {
     "SIGKILL": "killed by SIGKILL (9)",
@@ -224,6 +226,28 @@ def test_process_killed_right_after_a_result_leaves_either_the_new_state_or_a_no
         assert lost == with_state[result.value], "a lost eval is told, and nothing else is"
         value = result.value
     assert session.eval("next()").value == 12
+
+
+def test_result_and_the_word_that_its_state_is_safe_may_arrive_together(
+    session: Session, until: Callable[..., None]
+) -> None:
+    """As they do in a busy host; then nothing more is to come, and nothing may be waited for."""
+    assert session.pid
+    core = session._core
+    steps = core.eval("n = 2", None)
+    next(steps)
+    talk = core._talk
+    assert talk is not None
+    control = talk.link.control
+    until(lambda: select.select([control], [], [], 0)[0], "the next worker stands")
+    with pytest.raises(StopIteration):
+        while True:
+            steps.send(core.poller.poll(0))
+    started = time.monotonic()
+    os.kill(session.pid, signal.SIGKILL)
+    result = session.eval("n")
+    assert (result.value, result.notes) == (2, ())
+    assert time.monotonic() - started < STAND_S / 2
 
 
 def test_tools_of_a_dead_worker_can_be_called_again(pool: Pool) -> None:
