@@ -5,7 +5,6 @@ anew at every call. So the budget is kept here, and each call into the engine ge
 """
 
 import os
-import functools
 import select
 import time
 from typing import Any, Final, Protocol
@@ -26,20 +25,13 @@ _HEADROOM_BYTES: Final = 256 << 10
 # they must not run in the next eval, so if this doesn't suffice the state is given up.
 _DRAIN_CPU_S: Final = 0.05
 _REMEMBERED_CHARS: Final = 256
+_REMEMBERED: Final = 32
 _JOBS_PER_CLOCK: Final = 64
 _BUSY_JOBS: Final = 20_000  # run by one eval without having settled
 _DEADLOCK: Final = (
     "the program awaits a promise that nothing can settle: no timer, job or tool call is left"
 )
 _SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
-
-
-def _transpiled(code: str) -> Program:
-    return _remembered(code) if len(code) <= _REMEMBERED_CHARS else transpile(code)
-
-
-# Hosts ask the same short question again and again ("n", "state.done"); models do not.
-_remembered: Final = functools.lru_cache(maxsize=32)(transpile)
 
 
 class Host(Protocol):
@@ -125,6 +117,7 @@ class EvalRunner:
         self._host = host
         self._memory_bytes = self._value_bytes = self._value_nodes = 0
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
+        self._programs: dict[str, Program] = {}  # short ones without functions, by their source
         self._here: Functions = {}  # worker functions, by the guest's names for them
 
     def open(self, options: wire.Open) -> None:
@@ -179,10 +172,7 @@ class EvalRunner:
         state: wire.State = "kept"
         self._calls = self._jobs = 0
         try:
-            ticket = int.from_bytes(os.urandom(6), "little") | 1
-            program = transpile(request.code, ticket)
-            if program.sites:
-                engine.prove(ticket, program.sites)
+            program = self._program(request.code)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
             self._execute(request, program, budget)
             engine.set_cpu(budget.cpu_left())
@@ -200,6 +190,21 @@ class EvalRunner:
             outcome, state = self._after_out_of_memory(budget), "lost"
         engine.set_cpu(None)
         return self._done(request, outcome, state, budget, program)
+
+    def _program(self, code: str) -> Program:
+        known = self._programs.get(code)
+        if known is not None:
+            return known
+        ticket = int.from_bytes(os.urandom(6), "little") | 1
+        program = transpile(code, ticket)
+        if program.sites:
+            self._engine.prove(ticket, program.sites)
+        elif len(code) <= _REMEMBERED_CHARS:
+            # Hosts ask the same short question again and again ("n", "state.done").
+            if len(self._programs) >= _REMEMBERED:
+                self._programs.clear()
+            self._programs[code] = program
+        return program
 
     def _execute(self, request: wire.Eval, program: Program, budget: Budget) -> None:
         """Run the scripts, then jobs, timers and tool answers until the value is there."""
