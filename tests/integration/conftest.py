@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
 import psutil
 import pytest
 
-from qjs_pool import Session
+from qjs_pool import EvalResult, Pool, Session
 
 _PATIENCE_S: Final = 20.0
 
@@ -128,5 +128,17 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
             check=False,
             **options,
         )
+
+    return run
+
+
+@pytest.fixture
+def run(pool: Pool) -> Callable[..., EvalResult]:
+    """`run(files, *programs)`: the last result of a session with these files as module `@/m`."""
+
+    def run(files: Mapping[str, str], *programs: str, **scopes: Mapping[str, str]) -> EvalResult:
+        modules = {"@/m": files, **{f"@/{name}": of for name, of in scopes.items()}}
+        with pool.session(modules=modules) as session:
+            return [session.eval(program) for program in programs][-1]
 
     return run

@@ -1,4 +1,4 @@
-"""What goes wrong with modules, what a hostile program may do to them, and how sessions keep them."""
+"""What goes wrong with modules, what a hostile program does to them, how sessions keep them."""
 
 from __future__ import annotations
 
