@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -19,25 +20,34 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
+from langgraph.channels.delta import DeltaChannel
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from qjs_pool.pool_front import PoolFront
 from qjs_pool.tools import Toolbox
 
 from .options import Clock, Mode, checked_options
 from .prompts import calls_section, functions_section, repl_section, skills_section
+from .saved import merged
 from .threads import STATE_KEY, Thread, new_private_id, thread_id_of, thread_key
 from .tool import Evaluator, ToolPath, tool_path
 
 _MEMORY_BYTES = 64 << 20
+# What every so many writes is stored in full; a checkpoint in between is read out of the writes
+# since then, so a large state that is gone costs nothing for long.
+_FULL_EVERY = 20
+_CHANNEL = DeltaChannel(merged, dict, snapshot_frequency=_FULL_EVERY)
 
 
 class InterpreterState(AgentState[Any]):
-    """What the middleware keeps in the graph's state: a private id, where no thread id is given."""
+    """What the middleware keeps in the graph's state: a private id, where no thread id is given,
+    and the REPL's state."""
 
     _qjs_pool_thread: NotRequired[Annotated[str, PrivateStateAttr]]
+    _qjs_pool_snapshot: NotRequired[Annotated[dict[str, Any], _CHANNEL, PrivateStateAttr]]
 
 
 class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, ResponseT]):
@@ -58,7 +68,13 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         max_subagent_concurrency: sub-agents of one eval that run at once.
         mode: what the REPL keeps: "thread" between turns, "turn" within one, "call" nothing.
         max_snapshot_bytes: the largest snapshot kept. None: as `memory_limit`.
-        snapshot_signing_key: a secret; snapshots that are not signed with it are refused.
+        snapshot_signing_key: a secret, or several; the first signs, and snapshots that none of
+            them has signed, for the same thread, are refused.
+        snapshot_store: a folder, or a LangGraph store, for the bytes of snapshots; the graph's
+            state then holds hashes only.
+        park: seconds that a conversation's worker stays after its last eval, so that closures and
+            all else that no snapshot can hold go on. 0: not at all.
+        max_parked: workers that stay; the least recently used go first.
         skills_backend: a Deep Agents backend (or a callable that makes one) whose skills' code
             programs may import, as `@/skills/<name>`.
         system_prompt: replaces the built-in text about the REPL; signatures still follow it.
@@ -91,7 +107,10 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         max_subagent_concurrency: int = 32,
         mode: Mode = "thread",
         max_snapshot_bytes: int | None = None,
-        snapshot_signing_key: str | bytes | None = None,
+        snapshot_signing_key: str | bytes | Sequence[str | bytes] | None = None,
+        snapshot_store: str | os.PathLike[str] | BaseStore | None = None,
+        park: float = 300.0,
+        max_parked: int = 256,
         skills_backend: Any = None,
         system_prompt: str | None = None,
         max_stack_size: int | None = None,
@@ -162,7 +181,7 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         """Wait for tool calls that still run, and close what the next turn does not need."""
         thread = self._evaluator.registry.known(thread_key(_config(), state))
         if thread is not None:
-            self._evaluator.end_turn(thread)
+            return self._evaluator.end_turn(thread, state)
         return None
 
     async def aafter_agent(
@@ -171,7 +190,7 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         """As `after_agent`."""
         thread = self._evaluator.registry.known(thread_key(_config(), state))
         if thread is not None:
-            await self._evaluator.aend_turn(thread)
+            return await self._evaluator.aend_turn(thread, state)
         return None
 
     # --- around a model call --------------------------------------------------------------------

@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from langchain_core.tools import BaseTool
+from langgraph.store.base import BaseStore
 
 from qjs_pool.errors import UsageError
 from qjs_pool.limits import Limits
 from qjs_pool.pool_front import PoolFront
 from qjs_pool.tools import check_names
+
+from .store import FolderStore, GraphStore, Store
 
 Mode = Literal["thread", "turn", "call"]
 Clock = Literal["off", "frozen", "real"]
@@ -27,6 +31,7 @@ _NAMES_OF_LIMITS: Final = {
     "timeout": "cpu",
     "wall_timeout": "wall",
     "max_ptc_calls": "host_calls",
+    "max_snapshot_bytes": "snapshot_bytes",
 }
 
 
@@ -47,7 +52,10 @@ class Options:
     max_subagent_concurrency: int
     mode: Mode
     max_snapshot_bytes: int
-    snapshot_signing_key: bytes | None
+    snapshot_keys: tuple[bytes, ...]  # the first one signs
+    snapshot_store: Store | None
+    park: float
+    max_parked: int
     skills_backend: Any
     system_prompt: str | None
     clock: Clock
@@ -74,7 +82,9 @@ def checked_options(given: Mapping[str, Any]) -> Options:
         "max_result_chars": _whole(given, "max_result_chars", 1),
         "max_subagent_concurrency": _whole(given, "max_subagent_concurrency", 1),
     }
-    snapshot_bytes = given["max_snapshot_bytes"]
+    snapshot_bytes = (
+        None if given["max_snapshot_bytes"] is None else _whole(given, "max_snapshot_bytes", 1)
+    )
     pool = given["pool"]
     if pool is not None and not isinstance(pool, PoolFront):
         raise TypeError(f"pool must be a qjs_pool Pool or AsyncPool, not {_kind(pool)}")
@@ -93,14 +103,17 @@ def checked_options(given: Mapping[str, Any]) -> Options:
         mode=_mode(given["mode"], given["snapshot_between_turns"]),
         max_snapshot_bytes=numbers["memory_limit"] or 0
         if snapshot_bytes is None
-        else _whole(given, "max_snapshot_bytes", 1),
-        snapshot_signing_key=_key(given["snapshot_signing_key"]),
+        else snapshot_bytes,
+        snapshot_keys=_keys(given["snapshot_signing_key"]),
+        snapshot_store=_store(given["snapshot_store"]),
+        park=_park_seconds(given["park"]),
+        max_parked=_whole(given, "max_parked", 0),
         skills_backend=_backend(given["skills_backend"]),
         system_prompt=_text_or_none(given, "system_prompt"),
         clock=_clock(given["clock"], pool),
         pool=pool,
         propagate_tool_errors=_flag(given, "propagate_tool_errors"),
-        limits=_limits(numbers, timeout, wall_timeout, pool),
+        limits=_limits(numbers, timeout, wall_timeout, snapshot_bytes, pool),
     )
 
 
@@ -108,6 +121,7 @@ def _limits(
     numbers: Mapping[str, int | None],
     timeout: float | None,
     wall_timeout: float | None,
+    snapshot_bytes: int | None,
     pool: PoolFront | None,
 ) -> Limits:
     """The limits of the sessions, checked against the pool they are to live in."""
@@ -120,6 +134,7 @@ def _limits(
             result_chars=numbers["max_result_chars"] or 0,
             console_chars=numbers["max_result_chars"] or 0,
             host_calls=numbers["max_ptc_calls"],
+            snapshot_bytes=None if snapshot_bytes is None else max(snapshot_bytes, 1024),
         )
         if pool is not None:
             pool._core.options.limits.narrowed(limits)
@@ -237,14 +252,39 @@ def _clock(value: object, pool: PoolFront | None) -> Clock:
     return own
 
 
-def _key(value: object) -> bytes | None:
+def _keys(value: object) -> tuple[bytes, ...]:
+    if value is None:
+        return ()
+    keys = value if isinstance(value, (list, tuple)) else (value,)
+    for key in keys:
+        if not isinstance(key, (str, bytes)):
+            raise TypeError(
+                f"snapshot_signing_key must be str or bytes, or a list of them, not {_kind(key)}"
+            )
+    if not keys or not all(keys):
+        raise ValueError("snapshot_signing_key is empty; give a secret, or None")
+    return tuple(key.encode() if isinstance(key, str) else key for key in keys)
+
+
+def _store(value: object) -> Store | None:
     if value is None:
         return None
-    if not isinstance(value, (str, bytes)):
-        raise TypeError(f"snapshot_signing_key must be str or bytes, not {_kind(value)}")
-    if not value:
-        raise ValueError("snapshot_signing_key is empty; give a secret, or None")
-    return value.encode() if isinstance(value, str) else value
+    if isinstance(value, BaseStore):
+        return GraphStore(value)
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"snapshot_store must be a folder or a LangGraph store, not {_kind(value)}")
+    if not os.fspath(value):
+        raise ValueError("snapshot_store is empty; give a folder, or None")
+    return FolderStore(value)
+
+
+def _park_seconds(value: object) -> float:
+    seconds = _number("park", value)
+    if seconds is None:
+        raise TypeError("park must be a number of seconds, not None; 0 turns it off")
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"park={value!r} must be at least 0 seconds")
+    return seconds
 
 
 def _backend(value: Any) -> Any:

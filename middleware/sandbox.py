@@ -146,3 +146,33 @@ class Sandbox:
             return (yield from core.eval(code, cpu_s, want_value=False))
 
         return steps
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def snapshot(self, core: Core) -> bytes:
+        """The state as a body."""
+        return drive(core, core.snapshot)
+
+    async def snapshot_async(self, core: Core) -> bytes:
+        """As `snapshot`, in the running loop."""
+        return await drive_async(core, core.snapshot)
+
+    def restore(self, core: Core, body: bytes, modules: Modules) -> None:
+        """Fill a new session."""
+        drive(core, self._restoring(core, body, modules))
+
+    async def restore_async(self, core: Core, body: bytes, modules: Modules) -> None:
+        """As `restore`, in the running loop."""
+        await drive_async(core, self._restoring(core, body, modules))
+
+    def _restoring(self, core: Core, body: bytes, modules: Modules) -> Callable[[], Steps[None]]:
+        toolbox = Toolbox.of(None)
+        described = self.pool.toolbox_described(toolbox)
+        installed = {**self.pool.options.modules, **modules}
+
+        def steps() -> Steps[None]:
+            # Without tools, which no restored code may call; the eval to come offers its own.
+            yield from core.configure(toolbox, described, installed)
+            yield from core.restore(body)
+
+        return steps

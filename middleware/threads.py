@@ -12,7 +12,7 @@ import time
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
@@ -24,8 +24,6 @@ from .ptc import Exposed
 
 STATE_KEY: Final = "_qjs_pool_thread"
 MAX_WAITING: Final = 64  # evals of one conversation in the queue
-IDLE_S: Final = 300.0
-MAX_SESSIONS: Final = 256
 MAX_THREADS: Final = 4096
 ORDER_S: Final = 0.25  # how long an eval waits for its predecessor to arrive
 _KEPT_MESSAGES: Final = 8
@@ -71,6 +69,33 @@ def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
     )
 
 
+class Live:
+    """A session, and where in the line of its conversation's states it is."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.head = ""  # as the last eval left it
+        self.seq = 0
+        self.base = ""  # the head that the graph's state had last, and the evals since
+        self.since: set[str] = set()
+        self.saved_seq = 0  # of the last snapshot
+        self.manifest: bytes | None = None
+        self.known: frozenset[str] = frozenset()  # chunks of it
+        self.cost: tuple[float, int] | None = None  # seconds and bytes
+        self.used = time.monotonic()
+
+    def rebase(self, head: str, seq: int) -> None:
+        """The graph's state has got as far as this session."""
+        self.base, self.since = head, set()
+        if self.head != head:  # it is new
+            self.head, self.seq, self.saved_seq = head, seq, seq
+
+    def advance(self, call_id: str, head: str, seq: int) -> None:
+        """An eval has changed the state; `seq` is the graph's."""
+        self.head, self.seq = head, max(self.seq, seq) + 1
+        self.since.add(call_id)
+
+
 class Thread:
     """One conversation: its session if it has one, its queue of evals, its tools and modules."""
 
@@ -78,7 +103,8 @@ class Thread:
         self.key = key
         self.turns = Turnstile(1, MAX_WAITING)
         self.order = CallOrder()
-        self.core: Core | None = None
+        self.live: Live | None = None
+        self.parked: dict[str, Live] = {}  # of other branches, by their heads
         self.exposed: Exposed | None = None
         self.modules: dict[str, dict[str, str]] = {}
         self.missing_modules: set[str] = set()
@@ -89,6 +115,12 @@ class Thread:
 
     def touch(self) -> None:
         self.used = time.monotonic()
+        if self.live is not None:
+            self.live.used = self.used
+
+    def say(self, note: str) -> None:
+        """Tell the model with the next result."""
+        self.note = f"{self.note}; {note}" if self.note else note
 
 
 class CallOrder:
@@ -139,9 +171,15 @@ def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, i
 
 
 class Registry:
-    """The conversations of one middleware. Thread-safe; never waits."""
+    """The conversations of one middleware. Thread-safe; never waits.
 
-    def __init__(self) -> None:
+    `park_s`: seconds that an unused session stays; `max_parked`: how many do.
+    """
+
+    def __init__(self, park_s: float, max_parked: int, release: Callable[[Core], None]) -> None:
+        self._park_s = park_s
+        self._max_parked = max_parked
+        self._release = release
         self._lock = threading.Lock()
         self._threads: OrderedDict[ThreadKey, Thread] = OrderedDict()
         _registries.add(self)
@@ -167,37 +205,64 @@ class Registry:
             if self._threads.get(thread.key) is thread:
                 del self._threads[thread.key]
 
-    def expired(self) -> list[tuple[Thread, Core]]:
-        """Sessions to be closed: idle for `IDLE_S`, or the least recently used of too many."""
+    # --- sessions that nobody uses --------------------------------------------------------------
+
+    def park(self, thread: Thread, live: Live) -> None:
+        """Put a session aside, for a turn that starts from its state."""
+        with self._lock:
+            thread.parked[live.head] = live
+        self.sweep()
+
+    def take(self, thread: Thread, head: str) -> Live | None:
+        """The parked session that is in that state."""
+        with self._lock:
+            live = thread.parked.pop(head, None)
+        return None if live is None or live.core.closed else live
+
+    def sweep(self) -> None:
+        """Close sessions that are unused for too long, and the least recently used of too many."""
         now = time.monotonic()
         with self._lock:
-            held = [thread for thread in self._threads.values() if thread.core is not None]
-            surplus = len(held) - MAX_SESSIONS
-            taken = []
-            for index, thread in enumerate(held):
-                if index < surplus or now - thread.used > IDLE_S:
-                    taken += self._take(thread, "it was idle for too long")
+            idle = sorted(self._idle(), key=lambda one: one[1].used)
+            surplus = len(idle) - self._max_parked
+            taken = [
+                self._take(thread, live, "it was idle for too long")
+                for index, (thread, live) in enumerate(idle)
+                if index < surplus or now - live.used >= self._park_s
+            ]
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
-                if thread.core is None and thread.turns.holders == 0:
+                if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
-        return taken
+        for core in taken:
+            self._release(core)
 
-    def least_used(self) -> list[tuple[Thread, Core]]:
-        """The session that another conversation may have instead, if there is one."""
+    def make_room(self) -> None:
+        """Close the session that another conversation needs most, if there is one."""
         with self._lock:
-            for thread in self._threads.values():
-                if taken := self._take(thread, "its worker was needed for another conversation"):
-                    return taken
-        return []
+            idle = min(self._idle(), key=lambda one: one[1].used, default=None)
+            reason = "its worker was needed for another conversation"
+            core = None if idle is None else self._take(*idle, reason)
+        if core is not None:
+            self._release(core)
+
+    def _idle(self) -> list[tuple[Thread, Live]]:
+        idle = []
+        for thread in self._threads.values():
+            idle += [(thread, live) for live in thread.parked.values()]
+            # Whoever runs an eval holds a turn before it looks at the session.
+            if thread.live is not None and thread.turns.holders == 0:
+                idle.append((thread, thread.live))
+        return idle
 
     @staticmethod
-    def _take(thread: Thread, reason: str) -> list[tuple[Thread, Core]]:
-        # Whoever runs an eval holds a turn before it looks at the session.
-        if thread.core is None or thread.turns.holders > 0:
-            return []
-        core, thread.core = thread.core, None
-        thread.note = f"the REPL's state is lost, it starts empty: {reason}"
-        return [(thread, core)]
+    def _take(thread: Thread, live: Live, reason: str) -> Core:
+        if thread.live is live:
+            thread.live = None
+            if thread.key.checkpointer == 0 or not thread.key.lasting:  # nothing else has its state
+                thread.say(f"the REPL's state is lost, it starts empty: {reason}")
+        else:
+            thread.parked.pop(live.head, None)
+        return live.core
 
     def drain(self) -> list[Core]:
         """Every session; the registry is empty afterwards."""
@@ -206,8 +271,10 @@ class Registry:
         return [
             core
             for thread in threads
-            for core in (thread.core, *thread.leftovers)
-            if core is not None
+            for core in (
+                *(live.core for live in (thread.live, *thread.parked.values()) if live),
+                *thread.leftovers,
+            )
         ]
 
     def after_fork(self) -> None:

@@ -20,6 +20,7 @@ from qjs_pool.core import Core
 from qjs_pool.errors import PoolExhausted, SessionClosed, UsageError
 from qjs_pool.result import EvalResult
 
+from .continuity import Continuity
 from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
 from .options import Options
 from .prompts import CODE_DOC, tool_description
@@ -69,10 +70,11 @@ class Evaluator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.registry = Registry()
-        self.sandbox = Sandbox(options, self._make_room)
+        self.sandbox = Sandbox(options, lambda: self.registry.make_room())
+        self.registry = Registry(options.park, options.max_parked, self.sandbox.release)
         self.allowlist = Allowlist(options.ptc, options.tool_name)
         self.skills = Skills(options.skills_backend, self.allowlist)
+        self.continuity = Continuity(options, self.registry, self.sandbox, self.skills)
         self._sets = ExposedSets()
         self._reserved = frozenset(
             options.pool._core.options.worker_functions if options.pool is not None else ()
@@ -107,6 +109,7 @@ class Evaluator:
         """Run a program in the calling thread."""
         thread, scope = self._begin(runtime, in_loop=False)
         token = enter_scope(scope)
+        update = None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
@@ -115,9 +118,9 @@ class Evaluator:
                 self._enter(thread, runtime)
                 try:
                     self.skills.load(thread, source, runtime)
-                    if thread.core is None or thread.core.closed:
-                        thread.core = self.sandbox.open()
-                    result = self._run(thread.core, thread, source)
+                    live = self.continuity.obtain(thread, runtime)
+                    result = self._run(live.core, thread, source)
+                    update = self.continuity.after_eval(thread, live, runtime, result)
                 finally:
                     thread.turns.leave()
         except StopEval as stop:
@@ -128,12 +131,13 @@ class Evaluator:
             leave_scope(token)
             thread.stragglers += scope.finish()
             thread.touch()
-        return self._answered(result, thread, scope, runtime)
+        return self._answered(result, thread, scope, runtime, update)
 
     async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the running event loop."""
         thread, scope = self._begin(runtime, in_loop=True)
         token = enter_scope(scope)
+        update = None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
@@ -142,9 +146,9 @@ class Evaluator:
                 await self._aenter(thread, runtime)
                 try:
                     await self.skills.aload(thread, source, runtime)
-                    if thread.core is None or thread.core.closed:
-                        thread.core = await self.sandbox.open_async()
-                    result = await self._arun(thread.core, thread, source)
+                    live = await self.continuity.aobtain(thread, runtime)
+                    result = await self._arun(live.core, thread, source)
+                    update = await self.continuity.aafter_eval(thread, live, runtime, result)
                 finally:
                     thread.turns.leave()
         except StopEval as stop:
@@ -159,11 +163,10 @@ class Evaluator:
             leave_scope(token)
             thread.stragglers += scope.finish()
             thread.touch()
-        return self._answered(result, thread, scope, runtime)
+        return self._answered(result, thread, scope, runtime, update)
 
     def _begin(self, runtime: Runtime | None, *, in_loop: bool) -> tuple[Thread, EvalScope]:
-        for _, core in self.registry.expired():
-            self.sandbox.release(core)
+        self.registry.sweep()
         config = ensure_config()
         state = None if runtime is None else runtime.state
         thread = self.registry.of(thread_key(config if runtime is None else runtime.config, state))
@@ -268,7 +271,12 @@ class Evaluator:
     # --- answers --------------------------------------------------------------------------------
 
     def _answered(
-        self, result: EvalResult, thread: Thread, scope: EvalScope, runtime: Runtime | None
+        self,
+        result: EvalResult,
+        thread: Thread,
+        scope: EvalScope,
+        runtime: Runtime | None,
+        update: dict[str, Any] | None,
     ) -> Any:
         note, thread.note = thread.note, ""
         content = render_result(
@@ -281,7 +289,7 @@ class Evaluator:
         call_id = None if runtime is None else runtime.tool_call_id
         if call_id is None:
             return content
-        return scope.updates.returned(self._message(content, call_id, artifact_of(result)))
+        return scope.updates.returned(self._message(content, call_id, artifact_of(result)), update)
 
     def _refused(self, error: Exception, runtime: Runtime | None) -> Any:
         """The answer when nothing ran: the model may try again, in another way or later."""
@@ -301,24 +309,40 @@ class Evaluator:
 
     # --- the end of a turn ----------------------------------------------------------------------
 
-    def end_turn(self, thread: Thread) -> None:
-        """Wait for the turn's calls, then close what no later turn needs."""
+    def end_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
+        """Wait for the turn's calls, then close what no later turn needs; the update of state."""
         if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
             concurrent.futures.wait(calls, self._patience_s)
-        self._end_turn(thread)
+        self._cancel_calls(thread)
+        if self._is_over(thread) or thread.live is None:
+            return None
+        self._enter(thread, None)
+        try:
+            return self.continuity.after_turn(thread, state)
+        finally:
+            thread.turns.leave()
+            self.registry.sweep()
 
-    async def aend_turn(self, thread: Thread) -> None:
+    async def aend_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
         """As `end_turn`, in an event loop."""
         if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
             await asyncio.wait(map(asyncio.wrap_future, calls), timeout=self._patience_s)
-        self._end_turn(thread)
+        self._cancel_calls(thread)
+        if self._is_over(thread) or thread.live is None:
+            return None
+        await self._aenter(thread, None)
+        try:
+            return await self.continuity.aafter_turn(thread, state)
+        finally:
+            thread.turns.leave()
+            self.registry.sweep()
 
     @property
     def _patience_s(self) -> float:
         wall_s = self.options.limits.wall
         return _NO_LIMIT_S if wall_s is None else wall_s
 
-    def _end_turn(self, thread: Thread) -> None:
+    def _cancel_calls(self, thread: Thread) -> None:
         stragglers, thread.stragglers = thread.stragglers, []
         for record in stragglers:
             if not record.ended.done():
@@ -326,24 +350,26 @@ class Evaluator:
         leftovers, thread.leftovers = thread.leftovers, []
         for core in leftovers:
             self.sandbox.release(core)
-        if self.options.mode != "thread" or not thread.key.lasting:
-            self._let_go(thread)
-            self.registry.forget(thread)
+
+    def _is_over(self, thread: Thread) -> bool:
+        """Whether nothing can come back to the session; then it is closed."""
+        if self.options.mode == "thread" and thread.key.lasting:
+            return False
+        self._let_go(thread)
+        self.registry.forget(thread)
+        return True
 
     def _let_go(self, thread: Thread) -> None:
-        core, thread.core = thread.core, None
-        if core is not None:
-            self.sandbox.release(core)
+        live, thread.live = thread.live, None
+        if live is not None:
+            self.sandbox.release(live.core)
 
     def start_turn(self, thread: Thread) -> None:
         """What an earlier turn, which failed, has left behind."""
         thread.missing_modules.clear()
         if self.options.mode != "thread":
-            self._end_turn(thread)
-
-    def _make_room(self) -> None:
-        for _, core in self.registry.least_used():
-            self.sandbox.release(core)
+            self._cancel_calls(thread)
+            self._is_over(thread)
 
     def close(self) -> None:
         """Close every session, and the pool if it is the middleware's own."""

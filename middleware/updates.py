@@ -53,8 +53,14 @@ class StateUpdates:
                 state[key] = value
         self.state = state
 
-    def returned(self, message: ToolMessage) -> Any:
-        """What the eval tool returns: its message, behind the commands if there are any."""
+    def returned(self, message: ToolMessage, own: Mapping[str, Any] | None = None) -> Any:
+        """What the eval tool returns: its message, behind the commands if there are any.
+
+        `own`: the eval's own update, which goes with the message, where the graph knows its keys.
+        """
+        answer: Any = message
+        if own and own.keys() <= self._channels.keys():
+            answer = Command(update={**own, _MESSAGES: [message]})
         with self._lock:
             commands = [command for _, command in sorted(self._commands, key=lambda one: one[0])]
         taken: set[str] = set()  # keys that keep one value, which a later command has set
@@ -72,7 +78,7 @@ class StateUpdates:
                 command = dataclasses.replace(command, update=update or None)
             if command.update is not None or command.goto or command.graph is not None:
                 kept.append(command)
-        return [*reversed(kept), message] if kept else message
+        return [*reversed(kept), answer] if kept else answer
 
     def _foreign(self, messages: Any) -> Any:
         """Without the answers to calls within the eval: the model has not made those."""

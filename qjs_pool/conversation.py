@@ -236,6 +236,7 @@ class Conversation:
         self._pieces, self._room_bytes = [], room_bytes
         answer = yield from self.exchange(request, wall_s, request.cpu_s)
         pieces, self._pieces = self._pieces, []
+        assert not isinstance(answer, wire.EvalDone)  # the channel answers a request with a Done
         if isinstance(answer, Death) or answer.problem is not None:
             return answer
         return b"".join(pieces)

@@ -21,7 +21,7 @@ class SessionOptions:
     modules: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def reseeded(self, purpose: str) -> SessionOptions:
-        """The same options with another seed, derived so that a given `seed=` stays reproducible."""
+        """The same options with another seed, derived, so that a given `seed=` is reproducible."""
         seed = hashlib.sha256(f"{self.seed} {purpose}".encode()).hexdigest()[:32]
         return dataclasses.replace(self, seed=seed)
 

@@ -225,11 +225,14 @@ class PoolCore:
         link = core.surrender()
         if link is None:
             return
+        surplus: Link | None = link
         with self._lock:
-            if not self.closed and len(self._idle) < self.options.min_idle:
-                self._idle.append(link)
-                return
-        link.close()
+            if not self.closed and self.options.min_idle:
+                # First in line, as it stands. One that was asked for meanwhile is too many.
+                self._idle.appendleft(link)
+                surplus = self._idle.pop() if len(self._idle) > self.options.min_idle else None
+        if surplus is not None:
+            surplus.close()
 
     def _spawn(self, limits: Limits) -> Link:
         descriptors.make_room(self.options.max_sessions)

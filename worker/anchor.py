@@ -6,6 +6,7 @@ namespace its end removes all of them, otherwise it kills its process group, whi
 can leave.
 """
 
+import contextlib
 import os
 import resource
 import select
@@ -84,10 +85,9 @@ def _report(leash: socket.socket, status: int, usage: resource.struct_rusage) ->
         cpu_s=usage.ru_utime + usage.ru_stime,
         peak_rss_bytes=usage.ru_maxrss * 1024,
     )
-    try:
+    # The host may be gone, or does not read: the end of the leash says enough.
+    with contextlib.suppress(OSError):
         leash.send(wire.encode_body(message), socket.MSG_DONTWAIT)
-    except OSError:
-        pass  # the host is gone, or does not read: the end of the leash says enough
 
 
 def _end_session() -> NoReturn:

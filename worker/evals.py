@@ -4,6 +4,7 @@ The engine has no clock of its own that we could trust with a whole eval: its ti
 anew at every call. So the budget is kept here, and each call into the engine gets what is left.
 """
 
+import json
 import os
 import select
 import time
@@ -190,6 +191,16 @@ class EvalRunner:
             outcome, state = self._after_out_of_memory(budget), "lost"
         engine.set_cpu(None)
         return self._done(request, outcome, state, budget, program)
+
+    def import_modules(self, ids: list[str], cpu_s: float) -> None:
+        """Have modules evaluated, for what a snapshot has of them. One that fails is left out."""
+        names = ",".join(json.dumps(name) for name in ids)
+        code = f"void await Promise.allSettled([{names}].map((id) => import(id)))"
+        # No tool is called, nothing is sent: the host waits for the end of another request.
+        request = wire.Eval(0, code, cpu_s, cpu_s, 0, False)
+        done = self.run(request)
+        if done.state == "lost":
+            raise EngineOutOfMemory
 
     def _program(self, code: str) -> Program:
         known = self._programs.get(code)

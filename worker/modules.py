@@ -67,7 +67,8 @@ class Modules:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._stage = engine.entry("stageModule")
+        self._stage_all = engine.entry("stageModules")
+        self._stage_json = engine.entry("stageJson")
         self._commit = engine.entry("commitModules")
         self._scopes: Mapping[str, Mapping[str, str]] = {}
         self._files: dict[str, _File] = {}
@@ -110,7 +111,7 @@ class Modules:
             fresh[module_id] = [self._resolve(request, module_id) for request in requests]
             stack += reversed(fresh[module_id])
         if fresh:
-            self._hand_over(fresh)
+            self._hand_over(fresh, check)
         return root
 
     def place(self, line: int, column: int) -> tuple[str, int, int] | None:
@@ -202,48 +203,72 @@ class Modules:
         compiled = self._compiled[module_id] = _Compiled(source, module)
         return compiled
 
-    def _hand_over(self, fresh: dict[str, list[str]]) -> None:
-        # Registering is ours: no guest code runs, and an interrupt in the middle of it would
-        # leave the engine with half of a graph.
-        self._engine.set_cpu(None)
-        places = []
-        first_line = self._next_line
+    def _hand_over(self, fresh: dict[str, list[str]], check: Callable[[], object]) -> None:
+        places: list[_Loaded] = []
+        line = self._next_line
+        for module_id in fresh:
+            module = self._compiled[module_id].module
+            if module is None:
+                places.append(_Loaded(line, module_id, None, 0))
+            else:
+                places.append(_Loaded(line, module_id, module.program, module.head_bytes))
+                line += 1 + module.text.count("\n")
         try:
-            for module_id, dependencies in fresh.items():
-                source, module = self._compiled[module_id]
-                place = _Loaded(first_line, module_id, None, 0)
-                if module is not None:
-                    place = _Loaded(first_line, module_id, module.program, module.head_bytes)
-                self._stage_one(place, source, module, dependencies)
-                if module is not None:
-                    places.append(place)
-                    first_line += 1 + module.text.count("\n")
+            if not self._stage_together(places, fresh):
+                for place in places:
+                    check()
+                    self._stage_one(place, fresh[place.id])
         except BaseException:
+            self._engine.set_cpu(None)
             self._commit(False)
             raise
+        # Ours, and short: an interrupt in the middle would leave half of a graph.
+        self._engine.set_cpu(None)
         self._commit(True)
-        self._next_line = first_line
-        self._places += places
+        self._next_line = line
+        self._places += [place for place in places if place.program is not None]
         for module_id in fresh:
             self._loaded[module_id] = self._files[module_id].scope
             del self._compiled[module_id]
 
-    def _stage_one(
-        self, place: _Loaded, source: str, module: Module | None, dependencies: list[str]
-    ) -> None:
-        about = _about(place.id, module, dependencies)
-        # A position in the module's text is told by its line, as a position in the prelude is.
-        text = source if module is None else "\n" * (place.first_line - 1) + module.text
-        answer = self._stage(_encode(about).decode(), text)
-        if answer:
-            _, message, stack = _decode_error(answer)
-            position = _POSITION.search(stack)
-            where = None
-            if module is not None and position is not None:
-                where = self._located(place, int(position[1]), int(position[2] or 1))
-            raise _syntax_failure(message, where or (place.id, 0, 0), source)
-        if module is not None and module.refused is not None:
-            raise _syntax_failure("unexpected syntax", (place.id, *module.refused), source)
+    def _stage_together(self, places: list[_Loaded], fresh: dict[str, list[str]]) -> bool:
+        """Stage all in one go, if none has an error: the line breaks in front cost the most."""
+        texts = [f"{_line_breaks(places[0].first_line - 1)}["]
+        about = []
+        for place in places:
+            module = self._compiled[place.id].module
+            if module is None or module.refused is not None:
+                return False
+            about.append(_about(place.id, module, fresh[place.id]))
+            texts.append(f"{module.text},")
+        texts.append("]")
+        return not self._stage_all(_encode(about).decode(), "\n".join(texts))
+
+    def _stage_one(self, place: _Loaded, dependencies: list[str]) -> None:
+        source, module = self._compiled[place.id]
+        about = _encode([_about(place.id, module, dependencies)]).decode()
+        if module is None:
+            answer = self._stage_json(about, source)
+        else:
+            text = f"{_line_breaks(place.first_line - 1)}[\n{module.text}]"
+            answer = self._stage_all(about, text)
+        if not answer:
+            return
+        _, message, stack = _decode_error(answer)
+        where = (place.id, 0, 0)
+        if module is not None and (position := _POSITION.search(stack)) is not None:
+            line = int(position[1])
+            if module.refused is not None and line >= place.first_line + module.text.count("\n"):
+                # Only the end of it, which no engine takes: this one accepts what comes before.
+                message, where = "unexpected syntax", (place.id, *module.refused)
+            else:
+                where = self._located(place, line, int(position[2] or 1))
+        raise _syntax_failure(message, where, source)
+
+
+def _line_breaks(before_line: int) -> str:
+    """A position in a module's text is told by its line, as a position in the prelude is."""
+    return "\n" * (before_line - 1)
 
 
 def _about(module_id: str, module: Module | None, dependencies: list[str]) -> dict[str, Any]:

@@ -184,7 +184,11 @@ class Worker:
         problem: str | None = None
         try:
             self._snapshots.restore(
-                body, self._evals.memory_bytes, message.max_bytes, message.cpu_s
+                body,
+                self._evals.memory_bytes,
+                message.max_bytes,
+                message.cpu_s,
+                lambda modules: self._evals.import_modules(modules, message.cpu_s),
             )
         except SnapshotProblem as error:
             problem = str(error)

@@ -5,6 +5,7 @@ and signatures are the host's, since a worker's word for them would be worth not
 """
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ PIECE_BYTES: Final = 4 << 20
 # Room for the survey's tables and the text, next to a heap that may be full.
 _HEADROOM_BYTES: Final = 16 << 20
 
-_Listed = list[tuple[str, str, int, float]]
+_Listed = tuple[list[tuple[str, str, int, float]], list[str]]
 _decode_listed: Final = msgspec.json.Decoder(_Listed).decode
 
 
@@ -74,10 +75,11 @@ class Snapshots:
             engine.set_memory(memory_bytes)
 
     def _packed(self, listed: _Listed, max_bytes: int, budget: _Budget) -> bytes:
+        found, modules = listed
         sizes: list[int] = []
         documents: list[bytes] = []
         left = max_bytes
-        for number in range(1 + max((item[2] for item in listed), default=-1)):
+        for number in range(1 + max((item[2] for item in found), default=-1)):
             data = budget.call(self._part, number).encode()
             left -= len(data)
             if left < 0:
@@ -88,13 +90,21 @@ class Snapshots:
             wire_documents.FORMAT,
             [
                 Global(name, kind, document, round(share * sizes[document]))
-                for name, kind, document, share in listed
+                for name, kind, document, share in found
             ],
+            modules,
         )
         stored = wire_documents.store(wire_documents.encode_manifest(manifest))
         return wire_documents.join(stored, documents)
 
-    def restore(self, body: bytes, memory_bytes: int, max_bytes: int, cpu_s: float) -> None:
+    def restore(
+        self,
+        body: bytes,
+        memory_bytes: int,
+        max_bytes: int,
+        cpu_s: float,
+        import_modules: Callable[[list[str]], None],
+    ) -> None:
         """Make the globals of a body in this engine, which has run nothing yet.
 
         Raises:
@@ -108,6 +118,8 @@ class Snapshots:
             head, documents = wire_documents.split(body)
             data = wire_documents.unstore(head, wire_documents.MAX_MANIFEST_BYTES)
             manifest = wire_documents.decode_manifest(data)
+            if manifest.modules:
+                import_modules(manifest.modules)
             for stored in documents:
                 data = wire_documents.unstore(stored, left)
                 left -= len(data)

@@ -75,6 +75,20 @@ def repl(
 
 
 @app.command()
+def snapshot(
+    file: Annotated[str, typer.Argument(help="A snapshot's file, or - for standard input.")],
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what is in a snapshot, without running anything of it.
+
+    Exit status: 0; 1 if it is damaged or none at all; 2 for misuse.
+    """
+    from .snapshot import snapshot as show
+
+    raise typer.Exit(show(file, json_output=json_output))
+
+
+@app.command()
 def doctor() -> None:
     """Show each isolation layer of this machine: on, or why not."""
     from .doctor import doctor as examine

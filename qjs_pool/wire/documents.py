@@ -5,7 +5,8 @@ is in a document, only the engine knows (`prelude/98-snapshot-write.js`).
 
     body      u32 length of the stored manifest, the manifest, then each document: u32 length, bytes
     stored    one byte that says how (0 plain, 1 zstd), then the data
-    manifest  JSON: [format, globals], a global being [name, kind, number of its document, bytes]
+    manifest  JSON: [format, globals, modules], a global being [name, kind, number of its document,
+              bytes]
 """
 
 import struct
@@ -41,6 +42,7 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
 
     format: int
     globals: list[Global]
+    modules: list[str] = []  # what has to be imported first
 
 
 _decode_manifest: Final = msgspec.json.Decoder(Manifest).decode

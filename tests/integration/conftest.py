@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -72,6 +73,28 @@ def family() -> Callable[[Session], dict[str, int]]:
         return {"anchor": anchor, "keeper": psutil.Process(worker).ppid(), "worker": worker}
 
     return pids
+
+
+@pytest.fixture(scope="session")
+def descendants() -> Callable[..., set[int]]:
+    """`descendants(pid)`: its children, theirs, and so on; of this process by default.
+
+    From /proc and not by psutil, which compares start times that it computes from the wall clock.
+    """
+
+    def look(pid: int | None = None) -> set[int]:
+        parents: dict[int, int] = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with contextlib.suppress(OSError):
+                    stat = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8")
+                    parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
+        found = {os.getpid() if pid is None else pid}
+        while more := {child for child, parent in parents.items() if parent in found} - found:
+            found |= more
+        return found - {os.getpid() if pid is None else pid}
+
+    return look
 
 
 @pytest.fixture(scope="session")

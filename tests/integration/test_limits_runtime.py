@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +59,6 @@ def _error(result: EvalResult) -> GuestError:
         "n = 2; for (;;);",
         "n = 2; while (true) { try { for (;;); } catch {} finally { } }",
         "n = 2; function spin() { for (;;); } [1].map(spin)",
-        "n = 2; /(a+)+$/.exec('a'.repeat(40) + 'b')",
         "n = 2; `${{ toString() { for (;;); } }}`",
         "n = 2; ({ get x() { for (;;); } })",
         "n = 2; new Proxy({}, { ownKeys() { for (;;); } })",
@@ -72,7 +72,7 @@ def test_program_that_does_not_end_is_stopped_softly_and_what_it_did_stays(
     result = session.eval(program)
     error = _error(result)
     assert error.name == "Timeout"
-    assert "VM 0.3 s of 0.3 s" in error.message
+    assert re.match(r"VM 0\.\d s of 0\.3 s, tools 0\.0 s, wall ", error.message)
     assert "wall " in error.message
     assert result.state == "kept"
     assert session.eval("[n, next()]").value == [2, 1]
@@ -84,6 +84,7 @@ def test_program_that_does_not_end_is_stopped_softly_and_what_it_did_stays(
         pytest.param('"a".repeat(8e4).indexOf("a".repeat(4e4) + "b")', id="indexOf"),
         pytest.param("const s = [1]; s.length = 2 ** 32 - 1; s.sort()", id="sparse sort"),
         pytest.param("3n ** (2n ** 24n)", id="BigInt power"),
+        pytest.param("/(a+)+$/.exec('a'.repeat(40) + 'b')", id="regexp"),
         pytest.param("Array(6e8).join('ab').length", id="join"),
         pytest.param("Array.prototype.includes.call({length: 2 ** 53 - 1}, 1)", id="includes"),
     ],

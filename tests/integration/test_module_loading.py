@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import _quickjs
 import pytest
 
 from qjs_pool import AsyncPool, EvalResult, Limits, Pool, Session
@@ -132,6 +133,29 @@ def test_a_syntax_error_names_module_line_and_text(
     first, second = message.split("\n")
     assert f"(@/m/broken.js:{line}:" in first
     assert second == f"    {shown}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "}); globalThis.ran = 1; (async function () {",
+        "}}}); globalThis.ran = 1; (function () { with ({}) { return function* () {",
+        "]; globalThis.ran = 1; [",
+        "return } globalThis.ran = 1; {",
+    ],
+)
+def test_a_module_that_closes_the_function_around_it_does_not_run(run: Run, source: str) -> None:
+    result = run({"index.js": source}, "import('@/m')")
+    assert _error(result)[0] == "SyntaxError"
+    assert "(@/m/index.js:1:" in _error(result)[1]
+    program = "const e = await import('@/m').catch((e) => e); [e.name, typeof ran]"
+    assert run({"index.js": source}, program).value == ["SyntaxError", "undefined"]
+
+
+@pytest.mark.skipif(_quickjs.Context().eval("![].at"), reason="this engine reports no columns")
+def test_a_syntax_error_on_the_first_line_has_its_column(run: Run) -> None:
+    message = _error(run({"index.js": "const a = 1; const b = [1,;"}, "import('@/m')"))[1]
+    assert "(@/m/index.js:1:27)" in message
 
 
 def test_a_broken_json_file_is_a_syntax_error_with_its_name(run: Run) -> None:

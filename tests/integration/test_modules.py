@@ -384,7 +384,7 @@ def test_a_variable_of_a_cycle_is_not_there_before_its_module_ran(run: Run) -> N
     result = run(files, programs[0])
     assert _error(result) == ("ReferenceError", "a is not initialized")
     assert result.error is not None
-    assert result.error.stack.splitlines()[0].strip().startswith("at <anonymous> (@/m/b.js:3")
+    assert "at <anonymous> (@/m/b.js:" in result.error.stack
     assert _error(run(files, *programs)) == ("ReferenceError", "a is not initialized")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -99,20 +100,17 @@ def test_idle_workers_are_started_ahead_and_made_up_for(until: Until) -> None:
 
 
 def test_idle_worker_that_died_is_not_handed_out(
-    until: Until, alive: Callable[[int], bool]
+    until: Until, alive: Callable[[int], bool], descendants: Callable[..., set[int]]
 ) -> None:
     with Pool(min_idle=1) as pool:
         pool.start()
-        anchors = [
-            child.pid
-            for zygote in psutil.Process().children()
-            if zygote.pid == pool._core.supervisor.pid
-            for child in zygote.children()
-        ]
-        assert anchors
-        for pid in anchors:
-            os.kill(pid, signal.SIGKILL)
-            until(lambda pid=pid: not alive(pid))
+        zygote = pool._core.supervisor.pid
+        until(lambda: len(descendants(zygote)) == 3, "its anchor, keeper and worker")
+        idle = descendants(zygote)
+        for pid in idle:
+            with contextlib.suppress(ProcessLookupError):  # the anchor takes the others along
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(map(alive, idle)))
         with pool.session() as session:
             result = session.eval("1 + 1")
             assert (result.value, result.notes) == (2, ())
@@ -212,10 +210,10 @@ def test_pool_closes_in_a_with_block_that_raises() -> None:
     assert sessions[0].closed
 
 
-def test_unused_pool_starts_nothing() -> None:
-    before = len(psutil.Process().children(recursive=True))
+def test_unused_pool_starts_nothing(descendants: Callable[..., set[int]]) -> None:
+    before = descendants()
     with Pool(min_idle=3) as pool:
-        assert len(psutil.Process().children(recursive=True)) == before
+        assert descendants() <= before
         assert pool.stats()["zygote_starts"] == 0
 
 
@@ -285,20 +283,19 @@ def test_worker_that_cannot_start_is_an_error_with_what_it_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     descriptors: Callable[[], set[str]],
+    descendants: Callable[..., set[int]],
     script: str,
     says: str,
 ) -> None:
     monkeypatch.setattr(sys, "executable", _fake_python(tmp_path, script))
-    before = len(descriptors())
+    before, processes = len(descriptors()), descendants()
     with Pool() as pool:
         with pytest.raises(SpawnError, match=says):
             pool.start()
         with pytest.raises(SpawnError, match=says):
             pool.session()
         assert pool.stats()["sessions"] == 0
-        assert not [child for child in psutil.Process().children() if child.name() == "python"], (
-            "no zombie of it is left"
-        )
+        assert descendants() <= processes, "no zombie of it is left"
     assert len(descriptors()) == before
 
 

@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from qjs_pool import Limits, Pool
-from qjs_pool.middleware import threads
 from qjs_pool.middleware.threads import STATE_KEY, CallOrder, position_of, thread_key
 
 Ask = Callable[..., dict[str, Any]]
@@ -79,20 +78,28 @@ def test_an_eval_whose_predecessor_never_comes_runs_all_the_same(scripted: Any, 
     assert scripted.texts(agent.invoke(ask())) == ["refused", "<result>2</result>"]
 
 
-def test_an_idle_session_is_closed_and_the_next_result_says_that_its_state_is_lost(
-    scripted: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch
+def test_without_a_checkpointer_the_next_result_says_that_an_idle_sessions_state_is_lost(
+    scripted: Any, ask: Ask
 ) -> None:
-    middleware = scripted.middleware()
-    script = [*scripted.turn("var x = 1"), *scripted.turn("1"), *scripted.turn("typeof x", "2")]
-    agent = scripted.agent(script, middleware, checkpointer=InMemorySaver())
+    middleware = scripted.middleware(park=0)
+    agent = scripted.agent(
+        [*scripted.turn("var x = 1"), *scripted.turn("typeof x", "2")], middleware
+    )
     agent.invoke(ask(), config(thread_id="a"))
-    with monkeypatch.context() as patient:
-        patient.setattr(threads, "IDLE_S", 0.0)
-        agent.invoke(ask(), config(thread_id="b"))
-    assert middleware._evaluator.sandbox.pool.stats()["sessions"] == 1
+    assert middleware._evaluator.sandbox.pool.stats()["sessions"] == 0
     first, second = scripted.texts(agent.invoke(ask(), config(thread_id="a")))[-2:]
     assert first.startswith("<result>undefined</result>\n<note>the REPL's state is lost")
     assert second == "<result>2</result>"
+
+
+def test_without_a_checkpointer_a_threads_state_stays_in_the_process(
+    scripted: Any, ask: Ask
+) -> None:
+    agent = scripted.agent(
+        [*scripted.turn("var x = 1"), *scripted.turn("x + 1")], scripted.middleware()
+    )
+    agent.invoke(ask(), config(thread_id="a"))
+    assert scripted.texts(agent.invoke(ask(), config(thread_id="a"))) == ["<result>2</result>"]
 
 
 def test_when_all_slots_are_taken_the_least_recently_used_conversation_gives_its_up(

@@ -1,7 +1,7 @@
 // Modules: what is known of them, how imports find exports, and namespace objects.
 //
 // Python finds and compiles a module and its dependencies, and hands them over before it answers an
-// import (`stageModule` for each, then `commitModules`), so there is no state of loading here. A record
+// import (`stageModules`, then `commitModules`), so there is no state of loading here. A record
 // is the module as compiled; its `run` is the module linked, and later evaluated (82), or null.
 const {
   RunState, abandonRuns, collectModuleExports, enterModule, fillScope, hasExport, isLiveGetter,
@@ -37,17 +37,22 @@ const {
     };
   }
 
-  // `source` is compiled, which runs nothing of it. Answers "", or [name, message, stack] of an error.
-  bridgeTable.stageModule = (json, source) => {
-    const about = parseHostJson(json);
+  // `make` compiles, which runs nothing. Answers "", or [name, message, stack] of a syntax error.
+  function stage(json, make) {
+    const list = parseHostJson(json);
     try {
-      staged[staged.length] = newRecord(about, about.json ? JSONParse(source) : indirectEval(source));
+      const codes = make();
+      for (let i = 0; i < list.length; i++) staged[staged.length] = newRecord(list[i], codes[i]);
       return "";
     } catch (thrown) {
       const { name, message, stack } = describeThrown(thrown);
       return flat(`[${quote(name)},${quote(message)},${quote(stack)}]`);
     }
-  };
+  }
+
+  // The source is a list of functions, one for each module.
+  bridgeTable.stageModules = (json, source) => stage(json, () => indirectEval(source));
+  bridgeTable.stageJson = (json, source) => stage(json, () => [JSONParse(source)]);
 
   // Of a graph with an error in it, nothing is kept.
   bridgeTable.commitModules = (isComplete) => {

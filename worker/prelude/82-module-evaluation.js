@@ -36,7 +36,9 @@ const { abandonModules, importModule, stepModule } = (() => {
     run.isInterrupted = describeThrown(error).oom === INTERRUPTED;
   }
 
+  let current = null; // the run that is in `runNow`, or was interrupted there
   function runNow(run) {
+    current = run;
     if (!run.isFilled) fillScope(run);
     if (run.steps !== null && !stepModule(run.steps).done) {
       throw new SyntaxError(`yield outside of a generator (${run.record.id})`);
@@ -52,7 +54,11 @@ const { abandonModules, importModule, stepModule } = (() => {
       rejected(run, error);
       return;
     }
-    PromisePrototypeThen(run.promise, () => fulfilled(run), (error) => rejected(run, error));
+    const after = PromisePrototypeThen(
+      run.promise, () => fulfilled(run), (error) => rejected(run, error),
+    );
+    // Nothing but an interrupt gets there, and in the classic engine it does.
+    PromisePrototypeThen(after, undefined, (error) => rejected(current, error));
   }
 
   function fulfilled(run) {
@@ -197,7 +203,7 @@ const { abandonModules, importModule, stepModule } = (() => {
   function importModule(specifier, importer, names) {
     return new Promise((resolve, reject) => {
       const request = `[${quote(`${specifier}`)},${quote(importer)}]`;
-      PromisePrototypeThen(hostCall("@import", request), (id) => {
+      const after = PromisePrototypeThen(hostCall("@import", request), (id) => {
         try {
           const record = MapPrototypeGet(modulesById, id);
           linkModule(record);
@@ -214,6 +220,7 @@ const { abandonModules, importModule, stepModule } = (() => {
           reject(error);
         }
       }, reject);
+      PromisePrototypeThen(after, undefined, reject); // an interrupt
     });
   }
 

@@ -1,5 +1,5 @@
 // What an object is to a snapshot: how it is written, or why it is lost. Runs no guest code.
-const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = (() => {
+const { chainOf, exportOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = (() => {
   const P = primordials;
   const {
     ArrayIsArray, FunctionPrototype, FunctionPrototypeToString, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet,
@@ -81,7 +81,7 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
 
   function nameOf(fn) {
     const name = fn === undefined ? undefined : ownData(fn, "name");
-    return typeof name === "string" && name !== "" ? StringPrototypeSlice(name, 0, 60) : "object";
+    return typeof name === "string" ? wellFormed(StringPrototypeSlice(name, 0, 60)) : "";
   }
 
   function isClass(fn) {
@@ -89,7 +89,8 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
   }
 
   // Whether a function comes back as itself; a class only with all it inherits from.
-  function isRestorable(fn, known) {
+  function isRestorable(fn, state) {
+    const known = state.restorable;
     let at = fn;
     for (let i = 0; i < MAX_CHAIN; i++) {
       const answer = MapPrototypeGet(known, at);
@@ -99,7 +100,7 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
       }
       const proof = proofOf(at);
       let done = proof === undefined ? false : undefined;
-      if (baseNameOf(at) !== undefined) done = true;
+      if (baseNameOf(at) !== undefined || exportOf(at, state) !== undefined) done = true;
       else if (done === undefined && proof.kind === "M") {
         at = proof.owner;
         continue;
@@ -119,8 +120,19 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
     return false;
   }
 
+  // The module and name under which something is exported, if it is: { id, name }.
+  function exportOf(object, state) {
+    if (state.exports === null) return undefined;
+    if (state.exports === undefined) {
+      const isUsed = primordials.MapPrototypeGetSize(modulesById) !== 0;
+      state.exports = isUsed ? collectModuleExports() : null;
+      return exportOf(object, state);
+    }
+    return MapPrototypeGet(state.exports, object);
+  }
+
   // What a prototype chain leads to: { root, lost, hasToJSON }. `root` is the entry of the first prototype that
-  // the engine or we made, `lost` the type of what can't come back.
+  // the engine or we made, `lost` the type of what can't come back ("": ask the object).
   function chainOf(prototype, state) {
     const cached = MapPrototypeGet(state.chains, prototype);
     if (cached !== undefined) return cached;
@@ -129,17 +141,18 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
     let answer = null;
     for (let i = 0; answer === null; i++) {
       if (at === null) answer = found(plainRoot, hasToJSON);
-      else if (i === MAX_CHAIN) answer = lost("object");
+      else if (i === MAX_CHAIN) answer = lost("");
       else if (isProxy(at)) answer = lost("Proxy");
       else if (MapPrototypeHas(roots, at)) answer = found(MapPrototypeGet(roots, at), hasToJSON);
       else {
         if (ReflectGetOwnPropertyDescriptor(at, "toJSON") !== undefined) hasToJSON = true;
         const constructor = constructorOf(at);
-        const inBase = baseNameOf(at) !== undefined;
-        // A class of the host's preload code stands in every session, but it may keep its
-        // instances' data where nobody else can read it.
-        if (inBase ? constructor === undefined || !isOpen(constructor)
-          : constructor !== undefined && !isRestorable(constructor, state.restorable)) {
+        // A class of the host's preload code or of a module stands in every session, but it may
+        // keep its instances' data where nobody else can read it.
+        const isForeign = baseNameOf(at) !== undefined
+          || (constructor !== undefined && exportOf(constructor, state) !== undefined);
+        if (isForeign ? constructor === undefined || !isOpen(constructor)
+          : constructor !== undefined && !isRestorable(constructor, state)) {
           answer = lost(nameOf(constructor));
         } else at = ReflectGetPrototypeOf(at);
       }
@@ -184,7 +197,9 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
   function lostTypeOf(value) {
     if (isProxy(value)) return "Proxy";
     if (typeof value === "function") return isClass(value) ? "class" : "function";
-    return describeObject(value).tag || describeObject(value).name || "object";
+    const tag = dataProperty(value, P.SymbolToStringTag);
+    const text = typeof tag === "string" && tag !== "" ? tag : describeObject(value).name || "object";
+    return wellFormed(StringPrototypeSlice(text, 0, 60));
   }
 
   // What a listing of globals calls a value.
@@ -199,6 +214,6 @@ const { chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = 
   }
 
   return {
-    __proto__: null, chainOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName,
+    __proto__: null, chainOf, exportOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName,
   };
 })();

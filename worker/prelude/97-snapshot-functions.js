@@ -5,7 +5,7 @@
 const functionSurvey = (() => {
   const P = primordials;
   const {
-    FunctionPrototype, MapPrototypeGet, MapPrototypeSet, ObjectPrototype, ObjectPrototypeHasOwnProperty,
+    FunctionPrototype, Map, MapPrototypeGet, MapPrototypeSet, ObjectPrototype, ObjectPrototypeHasOwnProperty,
     ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectIsExtensible, ReflectOwnKeys,
   } = P;
 
@@ -13,8 +13,8 @@ const functionSurvey = (() => {
 
   function visitFunction(s, steps, id, fn) {
     const proof = proofOf(fn);
-    if (proof === undefined || !isRestorable(fn, s.restorable)) {
-      const tool = toolNameOf(fn);
+    if (proof === undefined || !isRestorable(fn, s)) {
+      const tool = toolNameOf(s, fn);
       if (tool === undefined) steps.lose(id, lostTypeOf(fn));
       else s.records[id] = { __proto__: null, kind: "Tool", name: tool };
       return;
@@ -72,7 +72,10 @@ const functionSurvey = (() => {
       steps.join(known);
       // Found before its class was, and perhaps not known as what it is.
       if (!isClaimed) visitPrototype(s, steps, known, prototype, ReflectGetPrototypeOf(prototype));
-    } else if (!intact) steps.reachObject(prototype, id);
+    } else if (!intact) {
+      mark(prototype); // or it might be taken for plain data
+      steps.reachObject(prototype, id);
+    }
     return true;
   }
 
@@ -149,11 +152,11 @@ const functionSurvey = (() => {
     if (constructor === undefined || !isData(constructor)) return false;
     const fn = constructor.value;
     if (typeof fn !== "function" || isProxy(fn)) return false;
-    const proof = proofOf(fn);
-    if (proof === undefined || !isRestorable(fn, s.restorable)) return false;
     const prototype = ReflectGetOwnPropertyDescriptor(fn, "prototype");
     if (prototype === undefined || !isData(prototype) || prototype.value !== object) return false;
-    if (proof.kind !== "c" && !isIntactPrototype(fn, object)) return false;
+    const proof = proofOf(fn);
+    if (proof === undefined ? exportOf(fn, s) === undefined : !isRestorable(fn, s)) return false;
+    if (proof !== undefined && proof.kind !== "c" && !isIntactPrototype(fn, object)) return false;
     MapPrototypeSet(s.prototypeOwners, object, fn);
     return true;
   }
@@ -169,6 +172,7 @@ const functionSurvey = (() => {
     steps.soil(id);
     steps.reachObject(owner, id);
     const proof = proofOf(owner);
+    if (proof === undefined) return; // of a module: as it comes with it
     if (parent !== naturalParent(owner, proof)) {
       record.prototype = parent;
       if (parent !== null) steps.reachObject(parent, id);
@@ -189,10 +193,13 @@ const functionSurvey = (() => {
   }
 
   // Functions of `tools` belong to the session that offers them; they are known by name.
-  function toolNameOf(fn) {
-    const names = ReflectOwnKeys(tools);
-    for (let i = 0; i < names.length; i++) if (tools[names[i]] === fn) return names[i];
-    return undefined;
+  function toolNameOf(s, fn) {
+    if (s.tools === null) {
+      s.tools = new Map();
+      const names = ReflectOwnKeys(tools);
+      for (let i = 0; i < names.length; i++) MapPrototypeSet(s.tools, tools[names[i]], names[i]);
+    }
+    return MapPrototypeGet(s.tools, fn);
   }
 
   return { __proto__: null, isPrototypeOfFunction, visitFunction, visitPrototype };

@@ -24,11 +24,21 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   const MAX_DEPTH = 40;
   // Listing the keys of a typed array makes a text of every index.
   const MAX_LISTED_VIEW = 10000;
+  const MAX_LOOKS = 20000;
 
   // Why a snapshot can't be taken: thrown as it is.
   const SnapshotRefused = { __proto__: null, reason: "" };
 
   const isData = (descriptor) => ObjectPrototypeHasOwnProperty(descriptor, "value");
+
+  // The number that an object has, or else gets. One look into the Map where the engine can do that.
+  const numberOf = P.MapPrototypeGetOrInsert !== undefined ? P.MapPrototypeGetOrInsert
+    : (map, object, next) => {
+      const known = MapPrototypeGet(map, object);
+      if (known !== undefined) return known;
+      MapPrototypeSet(map, object, next);
+      return next;
+    };
 
   let s = null; // the survey that is going on, and its hottest parts:
   let memo = null; // object or symbol -> number
@@ -52,6 +62,9 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       globals: newList(),
       starts: newList(), // the first object of each global
       groups: newList(), // union-find over globals
+      exports: undefined, // see exportOf
+      tools: null, // functions of `tools` -> their names, once one is asked for
+      looks: 0,
       maxUnits,
     };
     return s;
@@ -110,21 +123,24 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
 
   // --- what an object holds ---------------------------------------------------------------------------
   function reachObject(value, parent) {
-    const known = MapPrototypeGet(memo, value);
-    if (known !== undefined) {
-      single(known);
-      soil(parent);
-      join(known);
-      return;
-    }
-    // A miss in a large Map costs as much as all the rest: most objects need only the small one.
+    // A look into a large Map costs as much as all the rest: most objects need only the small one.
     const marked = typeof value === "object" ? isMarked(value) : typeof value === "function";
     if (marked && baseNameOf(value) !== undefined) {
       soil(parent);
       return;
     }
+    if (s.exports !== null && exportOf(value, s) !== undefined) {
+      soil(parent);
+      return;
+    }
     const id = objects.length;
-    MapPrototypeSet(memo, value, id);
+    const known = numberOf(memo, value, id);
+    if (known !== id) {
+      single(known);
+      soil(parent);
+      join(known);
+      return;
+    }
     objects[id] = value;
     parents[id] = parent;
     const flag = marked ? MARKED : 0;
@@ -247,7 +263,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     const { hasToJSON, lost, root } = chainOf(prototype, s);
     const kind = lost === null ? snapshotKind(object, root, prototype) : undefined;
     if (kind === undefined) {
-      lose(id, lost === null ? lostTypeOf(object) : lost);
+      lose(id, lost === null || lost === "" ? lostTypeOf(object) : lost);
       return;
     }
     const record = { __proto__: null, kind, props: null, prototype, extensible: true };
@@ -305,6 +321,8 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     switch (kind) {
       case "Array": return key === "length";
       case "RegExp": return key === "lastIndex";
+      // Of a strict function: an accessor that only throws.
+      case "Arguments": return key === "callee" && !isData(ReflectGetOwnPropertyDescriptor(object, key));
       case "Error": return key === "stack" && isUsualStack(ReflectGetOwnPropertyDescriptor(object, key));
       case "TypedArray": return typeof key === "string" && isIndex(key);
       case "Boxed": return typeof key === "string" && (key === "length" || isIndex(key))
@@ -360,19 +378,19 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   // For 97-snapshot-functions.js.
   const steps = { __proto__: null, join, lose, reach, reachObject, reachProperty, single, soil };
 
-  // The key under which an object holds another; "" if it isn't a property.
-  function keyTo(holder, value) {
-    if (typeof holder === "symbol" || isProxy(holder) || TypedArrayPrototypeGetLengthOf(holder)) return "";
+  // The key under which an object holds another; "" if it isn't a property, or there were too many
+  // to look at: with 10,000 lost values in a list nobody needs the place of each.
+  function keyTo(state, holder, value) {
+    if (state.looks > MAX_LOOKS || (ArrayIsArray(holder) && holder.length > MAX_LOOKS)) return "";
     const keys = ReflectOwnKeys(holder);
-    for (let i = 0; i < keys.length && i < 10000; i++) {
-      const { get, set, value: held } = { __proto__: null, ...ReflectGetOwnPropertyDescriptor(holder, keys[i]) };
-      if (held === value || get === value || set === value) return keys[i];
+    state.looks += keys.length + 10;
+    for (let i = 0; i < keys.length; i++) {
+      const descriptor = ReflectGetOwnPropertyDescriptor(holder, keys[i]);
+      if (isData(descriptor) ? descriptor.value === value
+        : descriptor.get === value || descriptor.set === value) return keys[i];
     }
     return "";
   }
-
-  const TypedArrayPrototypeGetLengthOf = (object) =>
-    P.TypedArrayPrototypeGetSymbolToStringTag(object) !== undefined;
 
   function survey(maxUnits) {
     const state = begin(maxUnits);

@@ -1,339 +1,18 @@
-// A survey as text: one document per group of globals that share objects.
+// A survey as text: one document per group of globals that share objects (see 98-snapshot-nodes).
 //
-// A document is `[format, globals, nodes]`. A value in it is a JSON scalar, or one of
-//   [n]        the n-th node of this document         ["u"] ["-0"] ["nan"] ["inf"] ["-inf"]
-//   [json, 0]  plain data, just as it is               ["b", hex] BigInt
-//   ["i", name] an object that every session has       ["s", key] ["w", name] registered, well-known symbol
-//   ["t", name] a function of `tools`
-// A node is [kind, data, props, prototype, flags], the rest left off where there is nothing to say:
-//   "j" json · "o" object · "a" array [items] · "A" array of that length · "m" [k, v, ...] · "S" [v, ...]
-//   "d" ms · "r" [source, flags, lastIndex] · "e" error stack · "B" base64, or [base64, maxBytes]
-//   "v" [type, buffer, offset, length] · "p" [value] boxed · "g" arguments [items] · "U" href
-//   "Q" [text, url] · "T" [] or [encoding, fatal, ignoreBOM] · "y" [description] · "x" [path, type, callable]
-//   "f" [source, strict, name, length, absent] · "n" the same of a method · "c" [source, heritage, name,
-//   length, absent] · "M" [class, where, key, slot, name, length] · "P" [function, absent]
-// Props are key, value, ...: a key is text, or [attributes, key], and with attribute 8 (an accessor) two
-// values follow. Prototype 0 is the kind's own; flag 1: not extensible.
+//   snapshot(maxUnits)    takes it -> JSON: [globals, modules], a global being [name, kind, number of its
+//                         document, share of the document's size]; or "!" and why there is none
+//   snapshotPart(number)  the text of a document; it is forgotten here
 {
-  const P = primordials;
   const {
-    ArrayPrototype, ArrayPrototypeJoin, BigIntPrototypeToString, DatePrototypeGetTime,
-    FunctionPrototypeToString, JSONStringify, MapIteratorPrototypeNext, MapPrototypeEntries,
-    MapPrototypeGet, ObjectPrototype, ObjectPrototypeHasOwnProperty, ReflectGetOwnPropertyDescriptor,
-    ReflectOwnKeys,
-    RegExpPrototypeGetSource, SetIteratorPrototypeNext, SetPrototypeValues, SymbolKeyFor,
-    SymbolPrototypeToString, StringPrototypeSlice, TypedArrayPrototypeGetBuffer,
-    TypedArrayPrototypeGetByteOffset, TypedArrayPrototypeGetLength,
-    TypedArrayPrototypeGetSymbolToStringTag, Uint8Array,
-  } = P;
+    ArrayPrototype, ArrayPrototypeJoin, JSONStringify, MapPrototypeGet, ObjectPrototype,
+    ObjectPrototypeHasOwnProperty, StringPrototypeSlice, SymbolPrototypeToString,
+  } = primordials;
 
   const DIRTY = 1;
   const NODE = 2;
   const FORMAT = 1;
 
-  function list2(a, b) {
-    const made = newList();
-    made[0] = a;
-    made[1] = b;
-    return made;
-  }
-
-  function list1(a) {
-    const made = newList();
-    made[0] = a;
-    return made;
-  }
-
-  const UNDEFINED = list1("u");
-  const NEGATIVE_ZERO = list1("-0");
-  const NAN = list1("nan");
-  const INFINITE = list1("inf");
-  const NEGATIVE_INFINITE = list1("-inf");
-  const FLAGS = newList();
-  const flagNames = [
-    ["d", "HasIndices"], ["g", "Global"], ["i", "IgnoreCase"], ["m", "Multiline"], ["s", "DotAll"],
-    ["u", "Unicode"], ["v", "UnicodeSets"], ["y", "Sticky"],
-  ];
-  for (let i = 0; i < flagNames.length; i++) {
-    const get = P[`RegExpPrototypeGet${flagNames[i][1]}`];
-    if (get !== undefined) FLAGS[FLAGS.length] = { __proto__: null, letter: flagNames[i][0], get };
-  }
-
-  let s = null; // the survey that is written
-  let local = null; // number of an object -> its node in this document
-  let isPlain = false; // JSON.stringify may be trusted with the guest's objects
-
-  function valueOf(value) {
-    switch (typeof value) {
-      case "string": case "boolean": return value;
-      case "number":
-        if (value - value === 0) return value === 0 && 1 / value < 0 ? NEGATIVE_ZERO : value;
-        return value !== value ? NAN : value > 0 ? INFINITE : NEGATIVE_INFINITE;
-      case "undefined": return UNDEFINED;
-      case "bigint": return list2("b", BigIntPrototypeToString(value, 16));
-      case "symbol": {
-        const known = wellKnownSymbol(value);
-        if (known !== undefined) return list2("w", known);
-        const key = SymbolKeyFor(value);
-        if (key !== undefined) return list2("s", key);
-        break;
-      }
-      default: if (value === null) return null;
-    }
-    const id = MapPrototypeGet(s.memo, value);
-    if (id === undefined) return list2("i", baseNameOf(value));
-    if (s.records[id] !== undefined && s.records[id].kind === "Tool") return list2("t", s.records[id].name);
-    return isPlain && (s.flags[id] & (DIRTY | NODE)) === 0 ? list2(value, 0) : list1(local[id]);
-  }
-
-  function keyOf(key, attributes) {
-    if (attributes === 7 && typeof key === "string") return key;
-    return list2(attributes, typeof key === "string" ? key : valueOf(key));
-  }
-
-  // The properties of an object that has only ordinary ones.
-  function simpleProps(object) {
-    const out = newList();
-    const keys = ReflectOwnKeys(object);
-    let n = 0;
-    for (let i = 0; i < keys.length; i++) {
-      out[n++] = keys[i];
-      out[n++] = valueOf(object[keys[i]]);
-    }
-    return out;
-  }
-
-  function propsOf(props) {
-    const out = newList();
-    let n = 0;
-    for (let i = 0; i < props.length; i++) {
-      const { attributes, get, isData, key, set, value } = props[i];
-      out[n++] = keyOf(key, attributes);
-      if (isData) out[n++] = valueOf(value);
-      else {
-        out[n++] = valueOf(get);
-        out[n++] = valueOf(set);
-      }
-    }
-    return out;
-  }
-
-  function keysOf(keys) {
-    const out = newList();
-    for (let i = 0; i < keys.length; i++) out[i] = valueOf(keys[i]);
-    return out;
-  }
-
-  function itemsOf(array) {
-    const out = newList();
-    const { length } = array;
-    for (let i = 0; i < length; i++) out[i] = valueOf(array[i]);
-    return out;
-  }
-
-  const NATURAL = {
-    __proto__: null, Object: "Object", Map: "Map", Set: "Set", Date: "Date", RegExp: "RegExp", Array: "Array",
-    Error: "Error", ArrayBuffer: "ArrayBuffer", DataView: "DataView", Arguments: "Object", URL: "URL",
-    URLSearchParams: "URLSearchParams",
-  };
-
-  function naturalPrototype(record, object) {
-    const name = record.kind === "TypedArray" ? TypedArrayPrototypeGetSymbolToStringTag(object) : NATURAL[record.kind];
-    return name === undefined ? undefined : baseObject(`${name}.prototype`);
-  }
-
-  function finish(node, record, object, props) {
-    const bare = record.prototype === undefined || record.prototype === naturalPrototype(record, object);
-    node[2] = props;
-    node[3] = bare ? 0 : valueOf(record.prototype);
-    node[4] = record.extensible ? 0 : 1;
-    // What says nothing is left off.
-    if (node[4] === 0) {
-      node.length = 4;
-      if (bare) {
-        node.length = 3;
-        if (props.length === 0) node.length = 2;
-      }
-    }
-    return node;
-  }
-
-  function nodeOf(id) {
-    const object = s.objects[id];
-    const record = s.records[id];
-    if (record === undefined) {
-      if (isPlain && (s.flags[id] & DIRTY) === 0) return ["j", object];
-      if (P.ArrayIsArray(object)) return list2("a", itemsOf(object));
-      const node = list2("o", 0);
-      node[2] = simpleProps(object);
-      return node;
-    }
-    if (isPlain && record.kind === "Object" && record.props === null && (s.flags[id] & DIRTY) === 0) {
-      return ["j", object, 0, valueOf(record.prototype)];
-    }
-    const kind = KINDS[record.kind];
-    if (kind.length < 3) return kind(record, id);
-    const data = newList();
-    const node = list2(kind(object, data, record), data);
-    return finish(node, record, object, record.props === null ? simpleProps(object) : propsOf(record.props));
-  }
-
-  function stepText(key) {
-    if (typeof key === "symbol") return `[${SymbolPrototypeToString(key)}]`;
-    if (key === "") return "[...]"; // in a Map, a Set, a heritage
-    return +key >= 0 ? `[${key}]` : `.${key}`;
-  }
-
-  function pathOf(id) {
-    const { key } = s.globals[ownerOf(s, id)].props[0];
-    let text = "";
-    let at = id;
-    for (let i = 0; s.parents[at] !== -1 && i < 20; i++) {
-      const holder = s.objects[s.parents[at]];
-      text = stepText(keyTo(holder, s.objects[at])) + text;
-      at = s.parents[at];
-    }
-    return wellFormed(StringPrototypeSlice(typeof key === "string" ? key + text : SymbolPrototypeToString(key), 0, 200));
-  }
-
-  function viewOf(data, object, type, buffer, offset, length) {
-    data[0] = type;
-    data[1] = valueOf(buffer);
-    data[2] = offset;
-    data[3] = length;
-    return "v";
-  }
-
-  // An accessor of the prototype in some engines.
-  function inheritedStack(error) {
-    return P.ErrorPrototypeGetStack === undefined ? undefined : P.ErrorPrototypeGetStack(error);
-  }
-
-  // Each fills `data` and returns the node's letter; those of one or two parameters return the node.
-  const KINDS = {
-    __proto__: null,
-    Object(object, data, record) { return "o"; },
-    Array(object, data, record) {
-      data[0] = object.length;
-      return "A";
-    },
-    Map(object, data, record) {
-      const iterator = MapPrototypeEntries(object);
-      for (let n = 0; ;) {
-        const { done, value: pair } = MapIteratorPrototypeNext(iterator);
-        if (done) return "m";
-        data[n++] = valueOf(pair[0]);
-        data[n++] = valueOf(pair[1]);
-      }
-    },
-    Set(object, data, record) {
-      const iterator = SetPrototypeValues(object);
-      for (let n = 0; ; n++) {
-        const { done, value } = SetIteratorPrototypeNext(iterator);
-        if (done) return "S";
-        data[n] = valueOf(value);
-      }
-    },
-    Date(object, data, record) {
-      data[0] = valueOf(DatePrototypeGetTime(object));
-      return "d";
-    },
-    RegExp(object, data, record) {
-      let flags = "";
-      for (let i = 0; i < FLAGS.length; i++) if (FLAGS[i].get(object)) flags += FLAGS[i].letter;
-      data[0] = RegExpPrototypeGetSource(object);
-      data[1] = flags;
-      data[2] = valueOf(object.lastIndex);
-      return "r";
-    },
-    Error(object, data, record) {
-      const own = ReflectGetOwnPropertyDescriptor(object, "stack");
-      const stack = own === undefined ? inheritedStack(object) : own.value;
-      if (typeof stack === "string") data[0] = stack;
-      return "e";
-    },
-    ArrayBuffer(object, data, record) {
-      data[0] = base64(new Uint8Array(object));
-      if (P.ArrayBufferPrototypeGetResizable !== undefined && P.ArrayBufferPrototypeGetResizable(object)) {
-        data[1] = P.ArrayBufferPrototypeGetMaxByteLength(object);
-      }
-      return "B";
-    },
-    TypedArray(object, data, record) {
-      return viewOf(data, object, TypedArrayPrototypeGetSymbolToStringTag(object),
-        TypedArrayPrototypeGetBuffer(object), TypedArrayPrototypeGetByteOffset(object),
-        TypedArrayPrototypeGetLength(object));
-    },
-    DataView(object, data, record) {
-      return viewOf(data, object, "DataView", P.DataViewPrototypeGetBuffer(object),
-        P.DataViewPrototypeGetByteOffset(object), P.DataViewPrototypeGetByteLength(object));
-    },
-    Boxed(object, data, record) {
-      const kind = kindOf(object);
-      data[0] = valueOf(P[`${kind}PrototypeValueOf`](object));
-      record.kind = kind; // for its prototype
-      return "p";
-    },
-    Arguments(object, data, record) {
-      const length = ReflectGetOwnPropertyDescriptor(object, "length");
-      data[0] = length !== undefined && typeof length.value === "number" ? length.value : 0;
-      return "g";
-    },
-    URL(object, data, record) {
-      data[0] = platform.href(object);
-      data[1] = valueOf(platform.searchParams(object));
-      return "U";
-    },
-    URLSearchParams(object, data, record) {
-      data[0] = platform.formText(object);
-      const url = MapPrototypeGet(s.paramsOwners, object);
-      if (url !== undefined) data[1] = valueOf(url);
-      return "Q";
-    },
-    TextEncoder(object, data, record) { return "T"; },
-    TextDecoder(object, data, record) {
-      data[0] = platform.encoding(object);
-      data[1] = platform.fatal(object);
-      data[2] = platform.ignoreBOM(object);
-      return "T";
-    },
-    Function(fn, data, record) {
-      const { proof } = record;
-      if (proof.kind === "M") {
-        data[0] = valueOf(proof.owner);
-        data[1] = proof.where;
-        data[2] = valueOf(proof.key);
-        data[3] = proof.slot;
-      } else {
-        data[0] = proof.text === undefined ? FunctionPrototypeToString(fn) : proof.text;
-        data[1] = proof.kind === "c" && proof.heritage ? valueOf(P.ReflectGetPrototypeOf(fn)) : proof.strict ? 1 : 0;
-      }
-      data[data.length] = record.name;
-      data[data.length] = record.length;
-      if (record.absent.length !== 0) data[data.length] = keysOf(record.absent);
-      return proof.kind === "m" ? "n" : proof.kind;
-    },
-    Prototype(object, data, record) {
-      data[0] = valueOf(record.owner);
-      if (record.absent.length !== 0) data[1] = keysOf(record.absent);
-      return "P";
-    },
-    Symbol(record, id) {
-      const text = P.SymbolPrototypeGetDescription === undefined
-        ? StringPrototypeSlice(SymbolPrototypeToString(s.objects[id]), 7, -1)
-        : P.SymbolPrototypeGetDescription(s.objects[id]);
-      return list2("y", text === undefined ? newList() : list1(text));
-    },
-    Lost(record, id) {
-      const data = newList();
-      data[0] = record.path === null ? pathOf(id) : record.path;
-      data[1] = record.type;
-      data[2] = record.callable ? 1 : 0;
-      return list2("x", data);
-    },
-  };
-
-  // --- the whole ------------------------------------------------------------------------------------
   let taken = null; // texts of the documents, until the host has fetched them
 
   // A guest that changed these would see our lists, or have its own code run.
@@ -351,9 +30,9 @@
     return `[${ArrayPrototypeJoin(parts, ",")}]`;
   }
 
-  function kindText(value) {
-    const id = MapPrototypeGet(s.memo, value);
-    const record = id === undefined ? undefined : s.records[id];
+  function kindText(state, value) {
+    const id = MapPrototypeGet(state.memo, value);
+    const record = id === undefined ? undefined : state.records[id];
     return record !== undefined && record.kind === "Lost" ? `not restorable (${record.type})` : typeName(value);
   }
 
@@ -365,15 +44,15 @@
   }
 
   function write(state) {
-    s = state;
-    isPlain = canStringify();
+    const isPlain = canStringify();
     const groups = newList(); // number of a global -> its document
     const documents = newList();
-    const { globals, objects, flags, records } = s;
-    local = newList();
+    const { globals, objects, flags, records, starts } = state;
+    const local = newList();
+    nodeWriter.begin(state, local, isPlain);
     let scalars = -1;
     for (let i = 0; i < globals.length; i++) {
-      const group = groupOf(s.groups, i);
+      const group = groupOf(state.groups, i);
       if (groups[group] === undefined) {
         const isShort = isShortScalar(globals[i]);
         if (!isShort || scalars === -1) {
@@ -389,7 +68,6 @@
       document.globals[document.globals.length] = i;
       document.weight += globals[i].weight + 1;
     }
-    const { starts } = s;
     let owner = 0;
     for (let id = 0; id < objects.length; id++) {
       if (isPlain && (flags[id] & (DIRTY | NODE)) === 0) continue;
@@ -403,10 +81,9 @@
     for (let d = 0; d < documents.length; d++) {
       const { globals: members, ids, nodes } = documents[d];
       const named = newList();
-      for (let i = 0; i < members.length; i++) named[i] = propsOf(globals[members[i]].props);
-      for (let i = 0; i < ids.length; i++) nodes[i] = nodeOf(ids[i]);
-      const whole = list2(FORMAT, named);
-      whole[2] = nodes;
+      for (let i = 0; i < members.length; i++) named[i] = nodeWriter.propsOf(globals[members[i]].props);
+      for (let i = 0; i < ids.length; i++) nodes[i] = nodeWriter.nodeOf(ids[i]);
+      const whole = [FORMAT, named, nodes];
       texts[d] = isPlain ? JSONStringify(whole) : textOf(whole);
     }
     const about = newList();
@@ -415,31 +92,28 @@
       const { isData, key, value } = props[0];
       const entry = newList();
       entry[0] = wellFormed(StringPrototypeSlice(typeof key === "string" ? key : SymbolPrototypeToString(key), 0, 200));
-      entry[1] = isData ? kindText(value) : "accessor";
+      entry[1] = isData ? kindText(state, value) : "accessor";
       entry[2] = document;
       entry[3] = (weight + 1) / documents[document].weight;
       about[i] = entry;
     }
-    s = null;
-    local = null;
+    const needed = nodeWriter.end();
     taken = texts;
-    return textOf(about);
+    return textOf([about, needed]);
   }
 
-  // -> JSON: [name, kind, document, share of its size] for each global; or "!" and why not
   bridgeTable.snapshot = (maxUnits) => {
     taken = null;
+    nodeWriter.end(); // one that was interrupted may have left its survey
     try {
       return write(survey(maxUnits));
     } catch (thrown) {
-      s = null;
-      local = null;
+      nodeWriter.end();
       if (thrown === SnapshotRefused) return `!${SnapshotRefused.reason}`;
       throw thrown;
     }
   };
 
-  // The text of a document; it is forgotten here.
   bridgeTable.snapshotPart = (index) => {
     const text = taken[index];
     taken[index] = "";

@@ -33,6 +33,7 @@ from .module_names import (
 )
 from .names import own_semicolon, text_of
 from .outline import (
+    FUNCTION_DECLARATIONS,
     TYPE_ONLY,
     Outline,
     Statement,
@@ -123,7 +124,8 @@ def compile_module(source: str, *, typescript: bool) -> Module:
 
 
 def _refused(edits: Edits, error: int) -> Module:
-    edits.open(len(edits.source), "\n})")
+    # The engine shall not run it, even if it can make sense of it: `]` is wrong in any case.
+    edits.open(len(edits.source), "\n});]")
     program = _program(edits)
     place = program.place(error)
     return Module(program.scripts[0], (), (), (), (), (), False, False, False, program, 0, place)
@@ -173,6 +175,9 @@ class _Compiler:
         imports = self._read_imports()
         used = self._rewrite_uses(root, [local for local, _, _ in imports])
         for statement in self._outline.statements:
+            if self._waits and statement.node.type in FUNCTION_DECLARATIONS:
+                # The classic engine reads an `await` right behind it as a name.
+                self._edits.close(statement.node.end_byte, ";")
             if statement.node.type == "import_statement":
                 self._erase_import(statement.node, used)
             elif statement.export is not None and self._is_reexport(statement.export):

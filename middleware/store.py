@@ -1,0 +1,106 @@
+"""Where the bytes of snapshots are, if not in the graph's state: a folder, or a LangGraph store.
+
+Everything is named by its hash, so that nothing is ever overwritten with something else and no
+checkpoint depends on another. Nothing is deleted: who prunes checkpoints knows what is unused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from langgraph.store.base import BaseStore, Item
+
+_NAMESPACE: Final = ("qjs_pool", "snapshots")
+
+
+class Store(Protocol):
+    """Puts and gets blobs by their hashes; what is not there is left out."""
+
+    def put(self, blobs: Mapping[str, bytes]) -> None: ...
+    def get(self, names: Iterable[str]) -> dict[str, bytes]: ...
+    async def aput(self, blobs: Mapping[str, bytes]) -> None: ...
+    async def aget(self, names: Iterable[str]) -> dict[str, bytes]: ...
+
+
+class FolderStore:
+    """One file per blob, in folders by the first two digits of the hash."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = pathlib.Path(folder)
+
+    def put(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            path = self._path(name)
+            if path.exists():
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed when complete: nobody ever reads half a file.
+            descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                os.replace(temporary, path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+
+    def get(self, names: Iterable[str]) -> dict[str, bytes]:
+        found = {}
+        for name in names:
+            try:
+                found[name] = self._path(name).read_bytes()
+            except FileNotFoundError:
+                continue
+        return found
+
+    async def aput(self, blobs: Mapping[str, bytes]) -> None:
+        await asyncio.to_thread(self.put, blobs)
+
+    async def aget(self, names: Iterable[str]) -> dict[str, bytes]:
+        return await asyncio.to_thread(self.get, names)
+
+    def _path(self, name: str) -> pathlib.Path:
+        return self._folder / name[:2] / name[2:]
+
+
+class GraphStore:
+    """A LangGraph store. Its values are JSON, so bytes are kept as base64."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+
+    def put(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            self._store.put(_NAMESPACE, name, _boxed(data), index=False)
+
+    def get(self, names: Iterable[str]) -> dict[str, bytes]:
+        return _unboxed({name: self._store.get(_NAMESPACE, name) for name in names})
+
+    async def aput(self, blobs: Mapping[str, bytes]) -> None:
+        for name, data in blobs.items():
+            await self._store.aput(_NAMESPACE, name, _boxed(data), index=False)
+
+    async def aget(self, names: Iterable[str]) -> dict[str, bytes]:
+        return _unboxed({name: await self._store.aget(_NAMESPACE, name) for name in names})
+
+
+def _boxed(data: bytes) -> dict[str, Any]:
+    return {"data": base64.b64encode(data).decode("ascii")}
+
+
+def _unboxed(items: Mapping[str, Item | None]) -> dict[str, bytes]:
+    found = {}
+    for name, item in items.items():
+        data = None if item is None else item.value.get("data")
+        if isinstance(data, str):
+            try:
+                found[name] = base64.b64decode(data, validate=True)
+            except ValueError:
+                continue  # as good as missing
+    return found
