@@ -96,6 +96,7 @@ class Continuity:
         if live is None:
             live = yield from self._restored(thread, saved)
         live.rebase(saved.head, saved.seq)
+        live.persistent = True
         thread.live = live
         return live
 
@@ -199,8 +200,10 @@ class Continuity:
         if live is None or not self.persists(thread):
             return None
         saved = read(state, self._options.tool_name)
-        if live.saved_seq == live.seq or not _follows(live, saved, state, None):
+        if not _follows(live, saved, state, None):
             return None
+        if live.seq == saved.seq and (saved.at == saved.seq or saved.seq == 0):
+            return None  # it has it all
         entry: Update = {"seq": live.seq, "head": live.head}
         try:
             entry |= yield from self._snapshot(thread, live, saved)
@@ -224,7 +227,9 @@ class Continuity:
             (len(body), lambda: snapshots.take_apart(body)),
         )
         fields: Update = {"at": live.seq}
-        unchanged = live.manifest == document.manifest and saved.holds_snapshot
+        # Of what was written the graph may have got nothing.
+        held = saved.holds_snapshot and saved.at == live.saved_seq
+        unchanged = held and live.manifest == document.manifest
         if not unchanged:
             context = _context(thread)
             if self._store is None:
@@ -259,7 +264,8 @@ class Continuity:
             if what == "modules":
                 return self._skills.load(thread, " ".join(argument), runtime)
             if what == "restore":
-                return self._sandbox.restore(*argument, thread.modules)
+                core, body = argument
+                return self._sandbox.restore(core, body, thread.modules)
             if what == "snapshot":
                 return self._sandbox.snapshot(argument)
             if what == "hash":
@@ -286,7 +292,8 @@ class Continuity:
             if what == "modules":
                 return await self._skills.aload(thread, " ".join(argument), runtime)
             if what == "restore":
-                return await self._sandbox.restore_async(*argument, thread.modules)
+                core, body = argument
+                return await self._sandbox.restore_async(core, body, thread.modules)
             if what == "snapshot":
                 return await self._sandbox.snapshot_async(argument)
             if what == "hash":

@@ -6,6 +6,7 @@ within the run, so that a sub-agent's is its own; without a thread id by a priva
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -25,8 +26,11 @@ from .ptc import Exposed
 STATE_KEY: Final = "_qjs_pool_thread"
 MAX_WAITING: Final = 64  # evals of one conversation in the queue
 MAX_THREADS: Final = 4096
+TURN_S: Final = 300.0  # how long a session stays between two evals of one turn
 ORDER_S: Final = 0.25  # how long an eval waits for its predecessor to arrive
 _KEPT_MESSAGES: Final = 8
+_MAX_DELAY_S: Final = 3600.0
+_SLACK_S: Final = 0.05
 
 
 class ThreadKey(NamedTuple):
@@ -83,6 +87,7 @@ class Live:
         self.known: frozenset[str] = frozenset()  # chunks of it
         self.cost: tuple[float, int] | None = None  # seconds and bytes
         self.used = time.monotonic()
+        self.persistent = False  # the graph's state has what it needs to come back
 
     def rebase(self, head: str, seq: int) -> None:
         """The graph's state has got as far as this session."""
@@ -110,6 +115,7 @@ class Thread:
         self.missing_modules: set[str] = set()
         self.note = ""  # for the next result
         self.used = time.monotonic()
+        self.in_turn = False  # between a turn's first eval and its end
         self.stragglers: list[Record] = []
         self.leftovers: list[Core] = []  # sessions of single evals, with calls still running
 
@@ -182,6 +188,7 @@ class Registry:
         self._release = release
         self._lock = threading.Lock()
         self._threads: OrderedDict[ThreadKey, Thread] = OrderedDict()
+        self._timer: threading.Timer | None = None
         _registries.add(self)
 
     def of(self, key: ThreadKey) -> Thread:
@@ -224,12 +231,16 @@ class Registry:
         now = time.monotonic()
         with self._lock:
             idle = sorted(self._idle(), key=lambda one: one[1].used)
-            surplus = len(idle) - self._max_parked
-            taken = [
-                self._take(thread, live, "it was idle for too long")
-                for index, (thread, live) in enumerate(idle)
-                if index < surplus or now - live.used >= self._park_s
-            ]
+            surplus = sum(not thread.in_turn for thread, _ in idle) - self._max_parked
+            taken, next_s = [], math.inf
+            for thread, live in idle:
+                left_s = live.used + self._patience_s(thread) - now
+                if left_s <= 0 or (surplus > 0 and not thread.in_turn):
+                    surplus -= not thread.in_turn
+                    taken.append(self._take(thread, live, "it was idle for too long"))
+                else:
+                    next_s = min(next_s, left_s)
+            self._sweep_in(next_s)
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
@@ -239,11 +250,29 @@ class Registry:
     def make_room(self) -> None:
         """Close the session that another conversation needs most, if there is one."""
         with self._lock:
-            idle = min(self._idle(), key=lambda one: one[1].used, default=None)
+            idle = min(self._idle(), key=lambda one: (one[0].in_turn, one[1].used), default=None)
             reason = "its worker was needed for another conversation"
             core = None if idle is None else self._take(*idle, reason)
         if core is not None:
             self._release(core)
+
+    def _patience_s(self, thread: Thread) -> float:
+        # A turn that failed, or waits for a person, has no end that would be told.
+        return max(self._park_s, TURN_S) if thread.in_turn else self._park_s
+
+    def _sweep_in(self, seconds: float) -> None:
+        if self._timer is None and seconds < math.inf:
+            delay_s = min(seconds, _MAX_DELAY_S) + _SLACK_S
+            # It must not keep the registry, and so the middleware, from being collected.
+            self._timer = threading.Timer(delay_s, _sweep_later, [weakref.ref(self)])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def timer_fired(self) -> None:
+        """Called by the timer."""
+        with self._lock:
+            self._timer = None
+        self.sweep()
 
     def _idle(self) -> list[tuple[Thread, Live]]:
         idle = []
@@ -258,7 +287,7 @@ class Registry:
     def _take(thread: Thread, live: Live, reason: str) -> Core:
         if thread.live is live:
             thread.live = None
-            if thread.key.checkpointer == 0 or not thread.key.lasting:  # nothing else has its state
+            if not live.persistent:
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")
         else:
             thread.parked.pop(live.head, None)
@@ -268,6 +297,9 @@ class Registry:
         """Every session; the registry is empty afterwards."""
         with self._lock:
             threads, self._threads = list(self._threads.values()), OrderedDict()
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         return [
             core
             for thread in threads
@@ -281,6 +313,13 @@ class Registry:
         """In a forked child of the host: the sessions are the parent's."""
         self._lock = threading.Lock()
         self._threads = OrderedDict()
+        self._timer = None
+
+
+def _sweep_later(reference: weakref.ref[Registry]) -> None:
+    registry = reference()
+    if registry is not None:
+        registry.timer_fired()
 
 
 _registries: weakref.WeakSet[Registry] = weakref.WeakSet()

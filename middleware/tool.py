@@ -166,12 +166,13 @@ class Evaluator:
         return self._answered(result, thread, scope, runtime, update)
 
     def _begin(self, runtime: Runtime | None, *, in_loop: bool) -> tuple[Thread, EvalScope]:
-        self.registry.sweep()
         config = ensure_config()
         state = None if runtime is None else runtime.state
         thread = self.registry.of(thread_key(config if runtime is None else runtime.config, state))
         if thread.exposed is None:  # no model call came before: a resumed run, or no agent at all
             thread.exposed = self.exposed(getattr(runtime, "tools", ()))
+        thread.in_turn = True
+        self.registry.sweep()
         path = _PATH.get()
         if (
             path is not None
@@ -343,6 +344,7 @@ class Evaluator:
         return _NO_LIMIT_S if wall_s is None else wall_s
 
     def _cancel_calls(self, thread: Thread) -> None:
+        thread.in_turn = False
         stragglers, thread.stragglers = thread.stragglers, []
         for record in stragglers:
             if not record.ended.done():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from .errors import UsageError
@@ -10,7 +9,12 @@ from .limits import Limits, seconds_or_error
 from .wire.frames import MAX_CODE_BYTES
 from .wire.values import encode_value, well_formed
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*\Z")
+_RESERVED: Final = frozenset(
+    """await break case catch class const continue debugger default delete do else enum export
+    extends false finally for function if implements import in instanceof interface let new null
+    package private protected public return static super switch this throw true try typeof var
+    void while with yield""".split()  # noqa: SIM905  as a list it is a page
+)
 
 
 def checked_code(code: object) -> str:
@@ -41,9 +45,13 @@ def checked_timeout(timeout: object, limits: Limits) -> float | None:
 
 def checked_global(name: object, value: Any, limits: Limits) -> tuple[str, str]:
     """A global's name and its encoded value."""
-    if not isinstance(name, str) or not _IDENTIFIER.match(name):
+    if not isinstance(name, str) or not name.replace("$", "_").isidentifier():
         raise UsageError(f"name={name!r} is not a JavaScript identifier")
-    return name, encode_value(value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes)
+    if name in _RESERVED:
+        raise UsageError(f"name={name!r} is a reserved word of JavaScript: no program can read it")
+    return str(name), encode_value(
+        value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes
+    )
 
 
 def _kind(value: object) -> str:

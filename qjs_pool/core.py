@@ -126,6 +126,8 @@ class Core:
     def abandon(self) -> None:
         """In a forked child of the host: let go without touching the parent's worker."""
         self.closed = True
+        # A thread that held the old one does not exist here.
+        self.turns = Turnstile(1, MAX_WAITING)
         # Closed first: what is registered with it is registered for the parent as well.
         self.poller.close()
         talk, self._talk = self._talk, None

@@ -22,7 +22,9 @@ class SessionOptions:
 
     def reseeded(self, purpose: str) -> SessionOptions:
         """The same options with another seed, derived, so that a given `seed=` is reproducible."""
-        seed = hashlib.sha256(f"{self.seed} {purpose}".encode()).hexdigest()[:32]
+        seed = hashlib.sha256(
+            f"{self.seed} {purpose}".encode("utf-8", "surrogatepass")
+        ).hexdigest()[:32]
         return dataclasses.replace(self, seed=seed)
 
     def message(self, request_id: int, *, reseed: bool) -> wire.Open:

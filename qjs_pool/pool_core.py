@@ -65,6 +65,8 @@ class PoolOptions:
         _one_of("isolation", self.isolation, get_args(Isolation))
         _one_of("durability", self.durability, get_args(Durability))
         _one_of("clock", self.clock, get_args(wire.Clock))
+        if self.seed is not None and not isinstance(self.seed, (int, str)):
+            raise UsageError(f"seed={self.seed!r} is neither an int nor a str")
         if not isinstance(self.preload, str):
             kind = type(self.preload).__name__
             raise UsageError(f"preload must be JavaScript source, not {kind}")

@@ -51,6 +51,11 @@ class ToolEvent:
     bytes: int
 
 
+# What a tool may fail with. A SystemExit or KeyboardInterrupt raised by a tool ends its thread's
+# work, not the host; other BaseExceptions are control flow of whoever made the tool.
+_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions:
     """How a pool's sessions relay tool calls.
@@ -62,7 +67,7 @@ class RelayOptions:
     errors: ToolErrors = "message"
     timeout: float | None = None
     on_tool_call: Callable[[ToolEvent], None] | None = None
-    propagate: Callable[[BaseException], bool] = lambda error: not isinstance(error, Exception)
+    propagate: Callable[[BaseException], bool] = lambda error: not isinstance(error, _FAILURES)
 
     def __post_init__(self) -> None:
         if self.errors not in get_args(ToolErrors):

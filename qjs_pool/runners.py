@@ -99,19 +99,23 @@ def _start_in_loop(
 ) -> Cancel:
     """Run an async call as a task of `loop`, in the caller's context; from any thread."""
 
-    async def run() -> Any:
-        return await call(args)
+    async def run() -> tuple[Any, BaseException | None]:
+        try:
+            return await call(args), None
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # Not out of the task: a SystemExit would end the loop that runs it.
+            return None, error
 
-    def ended(task: asyncio.Task[Any]) -> None:
+    def ended(task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         # Here and not in `run`, which never starts if the task is cancelled before that.
         if task.cancelled():
             done(None, asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            done(None, error)
         else:
-            done(task.result(), None)
+            done(*task.result())
 
-    started: list[asyncio.Task[Any]] = []
+    started: list[asyncio.Task[tuple[Any, BaseException | None]]] = []
 
     def start() -> None:
         task = loop.create_task(run())

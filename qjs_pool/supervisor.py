@@ -11,6 +11,7 @@ import dataclasses
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -23,6 +24,8 @@ from .wire import ProtocolError
 from .wire import messages as wire
 
 START_TIMEOUT_S: Final = 30.0
+_LENGTH: Final = struct.Struct("<Q")
+_PIECE_BYTES: Final = 1 << 15
 _STOP_TIMEOUT_S: Final = 2.0
 # The isolated interpreter finds the installed package by itself; a host that runs from elsewhere
 # (a --target folder, PYTHONPATH) lends its path, behind the interpreter's own.
@@ -157,10 +160,12 @@ class Supervisor:
             [entry for entry in sys.path if entry], base.preload, base.functions, skip
         )
         body = wire.encode_body(hello)
-        zygote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(1 << 18, 2 * len(body)))
+        zygote.settimeout(START_TIMEOUT_S)
         try:
-            zygote.send(body)
-            zygote.settimeout(START_TIMEOUT_S)
+            # In pieces: one datagram holds no more than the kernel's buffer for the socket.
+            zygote.send(_LENGTH.pack(len(body)))
+            for start in range(0, len(body), _PIECE_BYTES):
+                zygote.send(body[start : start + _PIECE_BYTES])
             answer = zygote.recv(1 << 16)
         except OSError as error:
             raise SpawnError(f"the zygote did not start: {error}{_tail(complaints)}") from error

@@ -14,7 +14,15 @@ from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
 from qjs_pool.wire.values import decode_value, encode_value
 
-from .engine import Engine, EngineOutOfMemory, HostCall, Interrupted, Outcome, clean_stack
+from .engine import (
+    Engine,
+    EngineBroken,
+    EngineOutOfMemory,
+    HostCall,
+    Interrupted,
+    Outcome,
+    clean_stack,
+)
 from .functions import Functions
 from .modules import IMPORT, ModuleFailure, Modules
 from .transpile import Program, transpile
@@ -189,6 +197,11 @@ class EvalRunner:
                 outcome = _failed(engine.abandon(), "Deadlock", _DEADLOCK)
         except EngineOutOfMemory:
             outcome, state = self._after_out_of_memory(budget), "lost"
+        except EngineBroken:
+            # A native function that met a full heap may fail in any way at all.
+            if not engine.ran_full():
+                raise
+            outcome, state = self._after_out_of_memory(budget), "lost"
         engine.set_cpu(None)
         return self._done(request, outcome, state, budget, program)
 
@@ -293,7 +306,7 @@ class EvalRunner:
         if next_timer_s is None and not calls_open:
             raise _Deadlocked
         left = budget.wall_left()
-        wait_s = next_timer_s if left is None or (next_timer_s or left) < left else left
+        wait_s = min((end for end in (next_timer_s, left) if end is not None), default=None)
         started = time.monotonic()
         poll = select.poll()
         poll.register(self._host.data, select.POLLIN)

@@ -29,6 +29,7 @@ _COMPILED_FROM: Final = {".js": ".ts", ".mjs": ".mts"}
 _TYPESCRIPT: Final = (".ts", ".mts")
 _MAX_LISTED: Final = 20
 _MAX_SHOWN: Final = 200
+_SLACK_CHARS: Final = 4096  # for the file's name, which may take detours
 _POSITION: Final = re.compile(r"<input>:(\d+)(?::(\d+))?")
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -71,6 +72,7 @@ class Modules:
         self._stage_json = engine.entry("stageJson")
         self._commit = engine.entry("commitModules")
         self._scopes: Mapping[str, Mapping[str, str]] = {}
+        self._longest = 0  # specifiers longer than this find nothing
         self._files: dict[str, _File] = {}
         self._compiled: dict[str, _Compiled] = {}
         self._loaded: dict[str, str] = {}  # id -> scope
@@ -81,6 +83,7 @@ class Modules:
         """What can be imported from now on. Modules that are loaded stay as they are."""
         self._scopes = scopes
         # A name has one module, though one scope may lie in another: then the inner one's.
+        self._longest = _SLACK_CHARS + max(map(len, scopes), default=0)
         self._files = {
             f"{scope}/{name}": _File(scope, source)
             for scope in sorted(scopes, key=len)
@@ -145,7 +148,9 @@ class Modules:
             scope = self._loaded.get(importer) or self._files[importer].scope
             folder = importer.removeprefix(f"{scope}/").split("/")[:-1]
             return self._find(specifier, importer, scope, [*folder, *specifier.split("/")])
-        scopes = [scope for scope in _prefixes(specifier) if scope in self._scopes]
+        # Who asks for a name of a million folders shall not have them all looked through.
+        prefixes = _prefixes(specifier) if len(specifier) <= self._longest else ()
+        scopes = [scope for scope in prefixes if scope in self._scopes]
         if not scopes:
             raise self._missing(specifier, importer, self._suggest(specifier, self._scopes))
         failure: ModuleFailure | None = None

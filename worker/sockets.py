@@ -3,10 +3,11 @@
 import array
 import os
 import socket
+import struct
 from typing import Final
 
+LENGTH: Final = struct.Struct("<Q")  # of a message in several datagrams
 _INT_BYTES: Final = array.array("i").itemsize
-MAX_DATAGRAM_BYTES: Final = 64 << 20
 
 
 def adopt_packet_socket(fd: int) -> socket.socket:
@@ -41,3 +42,18 @@ def receive(
             os.close(fd)
         raise OSError("datagram cut short")
     return body, fds
+
+
+def receive_large(sock: socket.socket) -> bytes:
+    """A message in as many datagrams as it takes, after one with its length; b"" at the end."""
+    head, _ = receive(sock, max_fds=0)
+    if not head:
+        return b""
+    (length,) = LENGTH.unpack(head)
+    body = bytearray()
+    while len(body) < length:
+        piece, _ = receive(sock, max_fds=0)
+        if not piece:
+            return b""
+        body += piece
+    return bytes(body)

@@ -16,7 +16,8 @@ MODULE_LINE_BASE: Final = 130_000
 
 _POSITION: Final = re.compile(r"<input>(?::(\d+)(?::(\d+))?)?")
 _EVAL_FRAME: Final = "at eval (native)"
-_NATIVE: Final = " (native)"
+# How the prelude runs a module: a generator's method, uncurried.
+_STEP_FRAMES: Final = ("at next (native)", "at call (native)")
 
 
 Locate = Callable[[int, int], tuple[int, int]]
@@ -48,8 +49,7 @@ def _clean_frames(frames: list[str], locate: Locate, in_module: InModule) -> lis
     shown: list[str] = []
     for frame in frames:
         if _is_prelude_frame(frame):
-            # A native function above it was called by the prelude.
-            while shown and shown[-1].endswith(_NATIVE):
+            while shown and shown[-1].endswith(_STEP_FRAMES):
                 shown.pop()
         else:
             located = _located(frame, locate, in_module)

@@ -21,7 +21,7 @@ from . import anchor
 from .engine import Engine
 from .functions import load_functions
 from .lockdown import prepare_zygote, spawn_anchor
-from .sockets import adopt_packet_socket, receive
+from .sockets import adopt_packet_socket, receive, receive_large
 from .transpile import compile_queries, transpile
 
 _PRELOAD_CPU_S: Final = 10.0
@@ -37,6 +37,10 @@ def main(supervisor_fd: int) -> NoReturn:
     # A host that dies must take us along by EOF alone; nothing typed at its terminal is ours.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # Some hosts ignore SIGCHLD or block signals, and both pass through exec: the lockdown waits
+    # for a probe of its own, and anchors live by that signal.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.environ["TZ"] = "UTC0"  # the guest's time zone, whatever the machine's is
     time.tzset()
     try:
@@ -52,7 +56,7 @@ def main(supervisor_fd: int) -> NoReturn:
 
 
 def _serve(supervisor: socket.socket) -> None:
-    body, _ = receive(supervisor, max_fds=0)
+    body = receive_large(supervisor)
     if not body:
         return
     base = wire.decode_to_zygote(body)

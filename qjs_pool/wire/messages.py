@@ -266,7 +266,15 @@ class ZygoteUp(_Message, tag=98, frozen=True):
 ToZygote = Base | Spawn
 FromZygote = ZygoteUp
 
-_encoder: Final = msgspec.msgpack.Encoder()
+
+def _plain(value: object) -> object:
+    # Hosts have text of types derived from str, for markup and the like.
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise NotImplementedError(f"a {type(value).__name__} in a message")
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
 encode_body: Final = _encoder.encode
 
 

@@ -64,6 +64,14 @@ def test_a_module_that_is_not_there_is_named_with_who_wants_it(
     assert _error(result) == ("Error", f"cannot find module {message}")
 
 
+def test_a_name_without_end_is_refused_at_once_and_shown_in_part(run: Run) -> None:
+    for program in ["import('@/m' + '/a'.repeat(500000))", "import('x'.repeat(1000000))"]:
+        result = run({"index.js": ""}, program)
+        name, message = _error(result)
+        assert (name, len(message) < 400) == ("Error", True)
+        assert result.usage.cpu_s < 1.0
+
+
 def test_a_session_without_modules_says_so(session: Session) -> None:
     assert _error(session.eval("import { x } from '@/skills/a'")) == (
         "Error",

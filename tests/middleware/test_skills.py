@@ -249,3 +249,22 @@ def test_a_skill_that_appears_later_and_lacks_tools_is_not_installed(
         evaluator.skills.load(thread, 'import "@/skills/late"', runtime)
     assert thread.modules == {}
     assert "skill 'late' is not importable: it requires the tools fetch_page" in caplog.text
+
+
+def test_what_a_skill_exports_is_restored_by_its_import_in_a_later_turn(
+    scripted: Any, ask: Any, backend: Counting
+) -> None:
+    saver = InMemorySaver()
+
+    def turn(program: str) -> str:
+        agent = scripted.agent(
+            scripted.turn(program),
+            SkillsMiddleware(backend=backend, sources=["/skills/"]),
+            scripted.middleware(skills_backend=backend),
+            checkpointer=saver,
+        )
+        state = agent.invoke(ask(), {"configurable": {"thread_id": "t"}})
+        return str(scripted.texts(state)[-1])
+
+    turn('import { mean } from "@/skills/stats"; var average = mean')
+    assert turn("average([1, 2, 6])") == "<result>3</result>"

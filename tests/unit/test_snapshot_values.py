@@ -218,13 +218,15 @@ def test_globals_of_the_engine_and_of_preload_are_no_part_of_it_but_may_be_refer
 )
 def test_polluted_prototypes_neither_see_nor_change_a_snapshot(pollution: str) -> None:
     guest = Guest()
-    guest.outcome(pollution)
     guest.outcome(
         "var o = { a: { b: [{ c: 1 }, null, 'x'] }, d: new Map([[1, { e: 2 }]]) }; var keep = o.a"
     )
+    guest.outcome(pollution)
     heir = guest.heir()
     assert heir.text("[o.a.b[0].c, o.a.b[2], o.d.get(1).e, keep === o.a]") == '[1, "x", 2, true]'
     assert heir.text("typeof stolen") == "undefined"
+    guest.outcome("var probe = typeof stolen")
+    assert guest.heir().text("probe") == "undefined"
 
 
 def test_hostile_getters_and_proxies_never_run() -> None:

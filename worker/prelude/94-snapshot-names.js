@@ -2,17 +2,22 @@
 //
 // A snapshot refers to them by name (`Array.prototype.map`), never by value, and to nothing else: a
 // global that is in the base image is no part of a snapshot, whatever the guest did to it.
-const { baseNameOf, baseObject, isBaseGlobal, nameBase, symbolName, wellKnownSymbol } = (() => {
+const {
+  baseNameOf, baseObject, isBaseGlobal, isPreloaded, nameBase, symbolName, wellKnownSymbol,
+} = (() => {
   const P = primordials;
   const {
     Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, ObjectPrototypeHasOwnProperty,
     ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectOwnKeys, Set, SetPrototypeAdd,
-    SetPrototypeHas, Symbol, SymbolPrototypeGetDescription, SymbolPrototypeToString, globalThis,
+    SetPrototypeHas, Symbol, SymbolPrototypeGetDescription, SymbolPrototypeToString, WeakSet,
+    WeakSetPrototypeAdd, WeakSetPrototypeHas, globalThis,
   } = P;
 
   const names = new Map(); // object -> its name
   const objects = new Map(); // and back
   const globals = new Set();
+  const preloaded = new WeakSet(); // objects of the host's preload code
+  let isPreload = false;
   const symbols = new Map(); // well-known symbol <-> name
   const ownSymbols = ReflectOwnKeys(Symbol);
   for (let i = 0; i < ownSymbols.length; i++) {
@@ -32,6 +37,7 @@ const { baseNameOf, baseObject, isBaseGlobal, nameBase, symbolName, wellKnownSym
       MapPrototypeSet(names, value, name);
       MapPrototypeSet(objects, name, value);
       if (typeof value === "object") mark(value);
+      if (isPreload) WeakSetPrototypeAdd(preloaded, value);
       queue[queue.length] = value;
     };
     found(root, rootName);
@@ -84,11 +90,13 @@ const { baseNameOf, baseObject, isBaseGlobal, nameBase, symbolName, wellKnownSym
     "StringIteratorPrototype", "TypedArrayPrototype",
   ];
   for (let i = 0; i < hidden.length; i++) walk(P[hidden[i]], `%${hidden[i]}`);
+  isPreload = true; // whatever is named from now on
 
   return {
     __proto__: null,
     baseNameOf(object) { return MapPrototypeGet(names, object); },
     baseObject(name) { return MapPrototypeGet(objects, name); },
+    isPreloaded(object) { return WeakSetPrototypeHas(preloaded, object); },
     isBaseGlobal(key) { return SetPrototypeHas(globals, key); },
     nameBase,
     symbolName,

@@ -166,6 +166,7 @@ const { chainOf, exportOf, isRestorable, lostTypeOf, platform, snapshotKind, typ
   const lost = (type) => ({ __proto__: null, root: null, lost: type, hasToJSON: false });
 
   function isOpen(constructor) {
+    if (baseNameOf(constructor) !== undefined && !isPreloaded(constructor)) return false;
     const text = FunctionPrototypeToString(constructor);
     return StringPrototypeStartsWith(text, "class") && !StringPrototypeIncludes(text, "#");
   }
