@@ -7,6 +7,7 @@ SQLite file after the turns, and the time of a turn. The peer is left out where 
 """
 
 import argparse
+import importlib
 import importlib.util
 import pathlib
 import sqlite3
@@ -61,7 +62,7 @@ def measure(make: Callable[[], Any], turns: int, size_bytes: int) -> tuple[int, 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "checkpoints.db")
         connection = sqlite3.connect(path, check_same_thread=False)
-        agent = create_agent(
+        agent: Any = create_agent(
             _Scripted(lines=_script(turns, size_bytes)), [], middleware=[make()],
             checkpointer=SqliteSaver(connection),
         )  # fmt: skip
@@ -86,9 +87,8 @@ def main() -> None:
         "qjs-pool, park=0": lambda: CodeInterpreterMiddleware(timeout=30.0, park=0),
     }
     if importlib.util.find_spec("langchain_quickjs") is not None:
-        from langchain_quickjs import CodeInterpreterMiddleware as Peer
-
-        makers["langchain-quickjs"] = lambda: Peer(timeout=30.0)
+        peer: Any = importlib.import_module("langchain_quickjs")
+        makers["langchain-quickjs"] = lambda: peer.CodeInterpreterMiddleware(timeout=30.0)
     for name, make in makers.items():
         size_bytes, turn_s = measure(make, args.turns, int(args.megabytes * 1e6))
         print(f"{name}: {size_bytes / 1e6:.1f} MB after {args.turns} turns, {turn_s:.3f} s a turn")

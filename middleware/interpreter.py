@@ -20,7 +20,6 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
-from langgraph.channels.delta import DeltaChannel
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -31,15 +30,12 @@ from qjs_pool.tools import Toolbox
 
 from .options import Clock, Mode, checked_options
 from .prompts import calls_section, functions_section, repl_section, skills_section
-from .saved import merged
+from .saved import state_channel
 from .threads import STATE_KEY, Thread, new_private_id, thread_id_of, thread_key
 from .tool import Evaluator, ToolPath, tool_path
 
 _MEMORY_BYTES = 64 << 20
-# What every so many writes is stored in full; a checkpoint in between is read out of the writes
-# since then, so a large state that is gone costs nothing for long.
-_FULL_EVERY = 20
-_CHANNEL = DeltaChannel(merged, dict, snapshot_frequency=_FULL_EVERY)
+_CHANNEL = state_channel()
 
 
 class InterpreterState(AgentState[Any]):

@@ -20,10 +20,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from langgraph.channels.base import BaseChannel
+from langgraph.channels.binop import BinaryOperatorAggregate
+
 from qjs_pool import snapshots
 from qjs_pool.errors import SnapshotRejected
 from qjs_pool.snapshots import SnapshotDocument
 
+_WHOLE_EVERY: Final = 20
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
 _SNAPSHOT_FIELDS: Final = ("manifest", "chunks", "hashes", "ref", "modules", "lost")
 
@@ -57,6 +61,23 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
             for tool_name, entry in write.items():
                 entries[tool_name] = _merged_entry(entries.get(tool_name), entry)
     return entries
+
+
+def state_channel() -> BaseChannel[Any, Any, Any]:
+    """The channel: it stores writes, and every so many of them the whole value.
+
+    A checkpoint in between is read out of the writes since then, so a large state that is gone
+    costs nothing for long.
+    """
+    try:
+        from langgraph.channels.delta import DeltaChannel
+    except ImportError:  # an older langgraph: each checkpoint has the whole value
+        return BinaryOperatorAggregate(dict, _merged_one)
+    return DeltaChannel(merged, dict, snapshot_frequency=_WHOLE_EVERY)
+
+
+def _merged_one(value: Any, write: Any) -> dict[str, Any]:
+    return merged(value, [write])
 
 
 def _merged_entry(old: Any, new: Any) -> Any:

@@ -137,6 +137,7 @@ class PoolCore:
 
     def opened_snapshot(self, blob: bytes, context: str, limits: Limits) -> bytes:
         """The body of a snapshot; costs a hash over all of it."""
+        _check_context(context)
         return snapshots.open_sealed(
             blob,
             keys=self.options.snapshot_keys,
@@ -146,6 +147,7 @@ class PoolCore:
 
     def sealed_snapshot(self, body: bytes, context: str) -> bytes:
         """A body in its envelope; costs a hash over all of it."""
+        _check_context(context)
         return snapshots.seal(body, keys=self.options.snapshot_keys, context=context)
 
     def adopt(self, core: Core) -> None:
@@ -323,6 +325,11 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def _check_context(context: object) -> None:
+    if not isinstance(context, str):
+        raise UsageError(f"snapshot context={context!r} is not a str")
 
 
 def _whole(name: str, value: object, low: int) -> None:

@@ -79,12 +79,16 @@ def test_taking_a_snapshot_changes_nothing(pool: Pool, session: Session) -> None
 def test_small_state_is_small_and_an_empty_one_too(pool: Pool, session: Session) -> None:
     assert len(session.snapshot()) < 100
     session.eval("const rows = [{ id: 1, tags: ['a'] }], m = new Map([['k', rows[0]]]); let n = 1")
-    session.eval("function f() { return rows } class K { constructor() { this.n = n } } const k = new K()")
+    session.eval(
+        "function f() { return rows } class K { constructor() { this.n = n } } const k = new K()"
+    )
     assert len(session.snapshot()) < 1000
 
 
 def test_size_follows_live_data(pool: Pool, session: Session) -> None:
-    session.eval("let big = []; for (let i = 0; i < 50000; i++) big.push({ i, s: 'k' + i }); 1").unwrap()
+    session.eval(
+        "let big = []; for (let i = 0; i < 50000; i++) big.push({ i, s: 'k' + i }); 1"
+    ).unwrap()
     large = len(session.snapshot())
     session.eval("big = null").unwrap()
     assert len(session.snapshot()) < 200 < 50_000 < large
@@ -131,7 +135,9 @@ def test_restored_state_is_secured_before_the_session_is_there(pool: Pool) -> No
     with pool.session(snapshot=blob) as session:
         os.kill(session.pid, signal.SIGKILL)
         assert session.eval("keep.n").text == "42"
-        crashed = session.eval("keep.n = 1; for (;;) globalThis.x = new ArrayBuffer(1 << 26), keep[keep.n++] = x")
+        crashed = session.eval(
+            "keep.n = 1; for (;;) globalThis.x = new ArrayBuffer(1 << 26), keep[keep.n++] = x"
+        )
         assert crashed.state == "rolled_back"
         assert session.eval("keep").text == "{n: 42}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from qjs_pool.middleware.saved import SNAPSHOT_KEY, merged
+from qjs_pool.middleware.saved import SNAPSHOT_KEY, merged, state_channel
 
 Ask = Callable[..., dict[str, Any]]
 KINDS = ["agent", "deep"]
@@ -456,3 +457,18 @@ def test_a_large_state_of_a_run_that_failed_is_there_or_the_model_is_told(
 def test_other_modes_write_no_state(in_memory: Turns, mode: str) -> None:
     in_memory("var x = 1", mode=mode)
     assert entry(in_memory.agent) == {}
+
+
+@pytest.mark.parametrize("delta", [True, False])
+def test_the_channel_merges_writes_with_and_without_langgraphs_delta_channel(
+    monkeypatch: pytest.MonkeyPatch, delta: bool
+) -> None:
+    if delta:
+        pytest.importorskip("langgraph.channels.delta")
+    else:
+        monkeypatch.setitem(sys.modules, "langgraph.channels.delta", None)
+    channel = state_channel()
+    channel.update([{"eval": {"seq": 1, "head": "a"}}, {"js": {"seq": 1, "head": "b"}}])
+    channel.update([{"eval": {"seq": 2, "head": "c"}}])
+    assert channel.get() == {"eval": {"seq": 2, "head": "c"}, "js": {"seq": 1, "head": "b"}}
+    assert channel.copy().get() == channel.get()

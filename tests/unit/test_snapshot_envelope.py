@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
@@ -56,7 +57,9 @@ def test_a_part_that_unpacks_to_more_than_it_may_is_refused_before_it_is_unpacke
         documents.unstore(bomb, 1000)
 
 
-@pytest.mark.parametrize("stored", [b"", b"\2abc", b"\1", b"\1abc", b"\1\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00"])
+@pytest.mark.parametrize(
+    "stored", [b"", b"\2abc", b"\1", b"\1abc", b"\1\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00"]
+)
 def test_a_part_that_is_no_part_is_refused(stored: bytes) -> None:
     with pytest.raises(BadDocument):
         documents.unstore(stored, 1000)
@@ -65,10 +68,8 @@ def test_a_part_that_is_no_part_is_refused(stored: bytes) -> None:
 @given(st.binary(max_size=200))
 @_settings
 def test_garbage_is_a_body_or_refused_and_nothing_else(data: bytes) -> None:
-    try:
+    with contextlib.suppress(BadDocument):
         documents.split(data)
-    except BadDocument:
-        pass
 
 
 def test_a_length_beyond_the_end_is_refused() -> None:
@@ -197,7 +198,9 @@ def test_inspection_refuses_a_manifest_bomb_and_a_manifest_of_another_shape() ->
             inspect_snapshot(seal(documents.join(documents.store(manifest), [])))
 
 
-@pytest.mark.parametrize("key", ["text", b"short", [], [b"k" * 32, "text"], 5, [b"k" * 32, b"short"]])
+@pytest.mark.parametrize(
+    "key", ["text", b"short", [], [b"k" * 32, "text"], 5, [b"k" * 32, b"short"]]
+)
 def test_a_key_that_is_none_is_refused_when_the_pool_is_made(key: object) -> None:
     with pytest.raises(UsageError, match="snapshot_signing_key"):
         checked_keys(key)  # type: ignore[arg-type]

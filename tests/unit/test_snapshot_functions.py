@@ -8,11 +8,19 @@ from .snapshot_guest import Guest, after
 
 _PROVEN = [
     ("function add(a, b) { return a + b }", "add(2, 3)", "5"),
-    ("const rate = 2; const price = (n) => n * rate", "[price(4), price.name, price.length]", '[8, "price", 1]'),
+    (
+        "const rate = 2; const price = (n) => n * rate",
+        "[price(4), price.name, price.length]",
+        '[8, "price", 1]',
+    ),
     ("function a() { return b() } function b() { return 4 }", "a()", "4"),
     ("let h; h = function (x) { return x < 2 ? 1 : x * h(x - 1) }", "[h(5), h.name]", '[120, "h"]'),
     ("const f = async () => 5, g = function* () { yield 2 }", "[await f(), [...g()]]", "[5, [2]]"),
-    ("const o = { a: function () {}, b: function named() { return named.name } }", "[o.a.name, o.b()]", '["a", "named"]'),
+    (
+        "const o = { a: function () {}, b: function named() { return named.name } }",
+        "[o.a.name, o.b()]",
+        '["a", "named"]',
+    ),
     (
         "const o = { f() { return this.n }, n: 7, *g() { yield 3 }, async h() { return 4 } }",
         "[o.f(), [...o.g()], await o.h(), o.f.name]",
@@ -23,7 +31,11 @@ _PROVEN = [
         "o.v = 4; [o.v, Object.keys(o)]",
         '[8, ["v", "_v"]]',
     ),
-    ("const f = () => 1; f.extra = { a: 1 }; f.self = f", "[f(), f.extra.a, f.self === f]", "[1, 1, true]"),
+    (
+        "const f = () => 1; f.extra = { a: 1 }; f.self = f",
+        "[f(), f.extra.a, f.self === f]",
+        "[1, 1, true]",
+    ),
     (
         "const f = (a, b) => a; Object.defineProperty(f, 'name', { value: 'zed' }); delete f.length",
         "[f.name, f.hasOwnProperty('length'), f(3)]",
@@ -36,10 +48,22 @@ _PROVEN = [
         "[1, 8, true, true, 9]",
     ),
     ("'use strict'; const f = function () { return this }", "f()", "undefined"),
-    ("const n = 1; if (n) { var f = () => n } try { var g = () => n } catch {}", "[f(), g()]", "[1, 1]"),
-    ("[3].forEach((v) => { globalThis.seen = v }); const keep = [(v) => v + 1]", "keep[0](seen)", "4"),
+    (
+        "const n = 1; if (n) { var f = () => n } try { var g = () => n } catch {}",
+        "[f(), g()]",
+        "[1, 1]",
+    ),
+    (
+        "[3].forEach((v) => { globalThis.seen = v }); const keep = [(v) => v + 1]",
+        "keep[0](seen)",
+        "4",
+    ),
     ("await 1; const f = (x) => x + 1; function g() { return f(1) }", "g()", "2"),
-    ("export const f = () => 1; export default function named() { return 2 }", "[f(), named()]", "[1, 2]"),
+    (
+        "export const f = () => 1; export default function named() { return 2 }",
+        "[f(), named()]",
+        "[1, 2]",
+    ),
 ]
 
 
@@ -91,7 +115,11 @@ _CLASSES = [
         "[s.last(), s.length, Array.isArray(s), s instanceof Stack]",
         "[3, 3, true, true]",
     ),
-    ("class Nil extends null { static s() { return 1 } }", "[Nil.s(), Object.getPrototypeOf(Nil.prototype)]", "[1, null]"),
+    (
+        "class Nil extends null { static s() { return 1 } }",
+        "[Nil.s(), Object.getPrototypeOf(Nil.prototype)]",
+        "[1, null]",
+    ),
     (
         "class It { *[Symbol.iterator]() { yield 3 } } const it = new It()",
         "[...it]",
@@ -114,7 +142,11 @@ _CLASSES = [
         "[K.prototype.m.extra, borrowed === K.prototype.m, borrowed()]",
         "[5, true, 1]",
     ),
-    ("const k = new (class { f = 1; g() { return this.f } })(), Named = class { }", "Named.name", "Named"),
+    (
+        "const k = new (class { f = 1; g() { return this.f } })(), Named = class { }",
+        "Named.name",
+        "Named",
+    ),
     (
         "abstract class Shape { abstract area(): number; twice() { return this.area() * 2 } }\n"
         "class Square extends Shape { constructor(private s: number) { super() }"
@@ -191,7 +223,10 @@ def test_tombstone_may_be_looked_at_moved_and_replaced() -> None:
     assert guest.text("[typeof o.list[1], o]") == (
         '["function", {list: [1, [not restored: function o.list[1]]], ok: 2}]'
     )
-    assert guest.text("const g = o.list[1]; o.list[1] = () => 3; [o.list[1](), g === g]") == "[3, true]"
+    assert (
+        guest.text("const g = o.list[1]; o.list[1] = () => 3; [o.list[1](), g === g]")
+        == "[3, true]"
+    )
 
 
 def test_equal_text_is_no_proof() -> None:
@@ -231,14 +266,19 @@ def test_registering_is_invisible_to_the_program() -> None:
 
 def test_methods_with_super_keep_their_home() -> None:
     guest = Guest()
-    assert guest.text("const o = { __proto__: { m() { return 1 } }, m() { return super.m() + 1 } }; o.m()") == "2"
+    assert (
+        guest.text(
+            "const o = { __proto__: { m() { return 1 } }, m() { return super.m() + 1 } }; o.m()"
+        )
+        == "2"
+    )
 
 
 def test_redeclaring_after_a_restore_works_as_before() -> None:
     guest = after("const total = 1; class K {} function f() { return 1 }")
-    assert guest.text("const total = 2; class K { v() { return total } } function f() { return 3 }") == (
-        "undefined"
-    )
+    assert guest.text(
+        "const total = 2; class K { v() { return total } } function f() { return 3 }"
+    ) == ("undefined")
     assert guest.text("[new K().v(), f()]") == "[2, 3]"
 
 

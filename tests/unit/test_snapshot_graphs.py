@@ -34,7 +34,9 @@ def graphs(draw: st.DrawFn) -> Graph:
     size = draw(st.integers(1, 12))
     kinds = draw(st.lists(st.sampled_from(_KINDS), min_size=size, max_size=size))
     target = st.one_of(st.integers(0, size - 1), st.sampled_from(_SCALARS))
-    keys = st.lists(st.sampled_from(["a", "b", "0", "3", "__proto__", "é"]), unique=True, max_size=4)
+    keys = st.lists(
+        st.sampled_from(["a", "b", "0", "3", "__proto__", "é"]), unique=True, max_size=4
+    )
     edges = [[(key, draw(target)) for key in draw(keys)] for _ in range(size)]
     roots = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4))
     return Graph(kinds, edges, roots)

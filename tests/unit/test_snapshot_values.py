@@ -29,7 +29,11 @@ _VALUES = [
         "[globalThis[Symbol.for('k')], globalThis['odd name']]",
         "[4, 5]",
     ),
-    ("const x = { a: undefined, b: [undefined, null] }", "x", "{a: undefined, b: [undefined, null]}"),
+    (
+        "const x = { a: undefined, b: [undefined, null] }",
+        "x",
+        "{a: undefined, b: [undefined, null]}",
+    ),
     (
         "const n = Object.create(null); n.a = 1; n.__proto__ = 'own'",
         "[n.a, Object.getPrototypeOf(n), Object.keys(n)]",
@@ -130,7 +134,11 @@ _VALUES = [
         " g === globalThis]",
         "[1, true, true, true, true]",
     ),
-    ("const mine = { constructor: 5, callee: 6, toJSON: 7 }", "mine", "{constructor: 5, callee: 6, toJSON: 7}"),
+    (
+        "const mine = { constructor: 5, callee: 6, toJSON: 7 }",
+        "mine",
+        "{constructor: 5, callee: 6, toJSON: 7}",
+    ),
 ]
 
 
@@ -140,7 +148,8 @@ def test_value_comes_back_as_it_was(program: str, question: str, answer: str) ->
 
 
 @pytest.mark.skipif(
-    not engine_has("typeof ArrayBuffer.prototype.resize === 'function'"), reason="not in this engine"
+    not engine_has("typeof ArrayBuffer.prototype.resize === 'function'"),
+    reason="not in this engine",
 )
 def test_resizable_buffer_can_still_grow() -> None:
     guest = after("const b = new ArrayBuffer(2, { maxByteLength: 8 }); new Uint8Array(b)[1] = 7")
@@ -148,7 +157,9 @@ def test_resizable_buffer_can_still_grow() -> None:
 
 
 def test_objects_shared_by_globals_are_still_one() -> None:
-    guest = after("const shared = { n: 1 }, p = { shared }, q = [shared], m = new Map([[1, shared]])")
+    guest = after(
+        "const shared = { n: 1 }, p = { shared }, q = [shared], m = new Map([[1, shared]])"
+    )
     assert guest.text("shared.n = 5; [p.shared.n, q[0] === shared, m.get(1) === shared]") == (
         "[5, true, true]"
     )
@@ -188,7 +199,9 @@ def test_long_and_wide_graphs_are_no_problem(program: str, question: str, answer
 
 
 def test_globals_of_the_engine_and_of_preload_are_no_part_of_it_but_may_be_referred_to() -> None:
-    preload = "globalThis.lib = { twice: (n) => 2 * n, list: [1] }; class Base { hi() { return 'hi' } }"
+    preload = (
+        "globalThis.lib = { twice: (n) => 2 * n, list: [1] }; class Base { hi() { return 'hi' } }"
+    )
     guest = after(
         "Array.prototype.extra = 1; Math.mine = 2; const { twice } = lib, l = lib.list;"
         " class Own extends Base {}; const own = new Own(), base = new Base()",

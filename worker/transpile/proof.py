@@ -38,8 +38,18 @@ _TYPESCRIPT_PLACES = LateQuery(_PLACES + "(abstract_class_declaration) @function
 
 # Where a function would be made again and again, or where more than globals is in scope.
 _CLOSED = frozenset(
-    ("for_statement", "for_in_statement", "while_statement", "do_statement", "with_statement")
-    + ("internal_module", "module", "enum_declaration", "class_body", "decorator")
+    (
+        "for_statement",
+        "for_in_statement",
+        "while_statement",
+        "do_statement",
+        "with_statement",
+        "internal_module",
+        "module",
+        "enum_declaration",
+        "class_body",
+        "decorator",
+    )
 )
 _SCOPES = frozenset(("statement_block", "switch_body", "catch_clause"))
 _TRANSPARENT = frozenset(

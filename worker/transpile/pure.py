@@ -7,24 +7,62 @@ from tree_sitter import Node
 from .names import field, text_of
 
 _EFFECTS = frozenset(
-    ("assignment_expression", "augmented_assignment_expression", "update_expression")
-    + ("await_expression", "yield_expression", "tagged_template_expression")
+    (
+        "assignment_expression",
+        "augmented_assignment_expression",
+        "update_expression",
+        "await_expression",
+        "yield_expression",
+        "tagged_template_expression",
+    )
 )
 _FUNCTIONS = frozenset(
     ("arrow_function", "function_expression", "generator_function", "method_definition", "class")
 )
 # Making one of these leaves no trace.
 _MAKERS = frozenset(
-    ("Array", "BigInt64Array", "Date", "Error", "Float32Array", "Float64Array", "Int16Array")
-    + ("Int32Array", "Int8Array", "Map", "Object", "RangeError", "RegExp", "Set", "TypeError")
-    + ("Uint16Array", "Uint32Array", "Uint8Array", "WeakMap", "WeakSet")
+    (
+        "Array",
+        "BigInt64Array",
+        "Date",
+        "Error",
+        "Float32Array",
+        "Float64Array",
+        "Int16Array",
+        "Int32Array",
+        "Int8Array",
+        "Map",
+        "Object",
+        "RangeError",
+        "RegExp",
+        "Set",
+        "TypeError",
+        "Uint16Array",
+        "Uint32Array",
+        "Uint8Array",
+        "WeakMap",
+        "WeakSet",
+    )
 )
 _CALLS = frozenset(
     ("Array.of", "BigInt", "Number", "Object.freeze", "String", "Symbol", "Symbol.for")
 )
 _WELL_KNOWN = frozenset(
-    ("asyncIterator", "hasInstance", "isConcatSpreadable", "iterator", "match", "matchAll")
-    + ("replace", "search", "species", "split", "toPrimitive", "toStringTag", "unscopables")
+    (
+        "asyncIterator",
+        "hasInstance",
+        "isConcatSpreadable",
+        "iterator",
+        "match",
+        "matchAll",
+        "replace",
+        "search",
+        "species",
+        "split",
+        "toPrimitive",
+        "toStringTag",
+        "unscopables",
+    )
 )
 _MAX_NODES = 5000
 
