@@ -35,7 +35,7 @@ Keys = Sequence[bytes]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotGlobal:
-    """A global in a snapshot. Those with the same `group` share objects, and are stored together."""
+    """A global in a snapshot. Those of one `group` share objects, and are stored together."""
 
     name: str
     kind: str  # "number", "array", "function", a class's name, or "not restorable (...)"

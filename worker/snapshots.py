@@ -1,7 +1,7 @@
 """Snapshots, on the worker's side: the engine's documents, packed; and back.
 
-What belongs here: budgets, sizes and packing. What a document says is the prelude's business; hashes
-and signatures are the host's, since a worker's word for them would be worth nothing.
+What belongs here: budgets, sizes and packing. What a document says is the prelude's business;
+hashes and signatures are the host's, since a worker's word for them would be worth nothing.
 """
 
 import time

@@ -65,7 +65,7 @@ _REFUSED: Final = {
     "a fractional reference": _document(["o"], value=[0.5]),
     "an array longer than arrays can be": _document(["A", [4294967296]]),
     "an array of negative length": _document(["A", [-1]]),
-    "a view past the end of its buffer": _document(["v", ["Uint8Array", [1], 0, 100]], ["B", ["AAAA"]]),
+    "a view past its buffer": _document(["v", ["Uint8Array", [1], 0, 100]], ["B", ["AAAA"]]),
     "a view of 2^32 items": _document(["v", ["Float64Array", [1], 0, 4294967296]], ["B", ["AAAA"]]),
     "a view of a negative offset": _document(["v", ["Uint8Array", [1], -1, 1]], ["B", ["AAAA"]]),
     "a view of what is no buffer": _document(["v", ["Uint8Array", [1], 0, 1]], ["o"]),
@@ -241,7 +241,7 @@ def test_modules_that_are_not_there_or_never_end_are_no_way_out() -> None:
 def test_random_damage_inside_the_envelope_is_refused_or_harmless(pool: Pool) -> None:
     with pool.session() as session:
         session.eval(
-            "const shared = { n: 1 }, p = { shared }, m = new Map([['k', shared]]), d = new Date(5);"
+            "const shared = { n: 1 }, p = { shared }, m = new Map([['k', shared]]), d = new Date();"
             " const u = new Uint8Array(new ArrayBuffer(8), 2, 3), r = /a/g, e = new Error('e');"
             " class A { static n = 1; m() {} } class B extends A {} const b = new B(); b.self = b;"
             " const f = (x) => x, c = (() => { let n; return () => n })(), s = Symbol('s'); 0"

@@ -1,4 +1,4 @@
-"""A guest for the tests of snapshots: an engine that runs programs as a worker does, and its heirs."""
+"""A guest for the tests of snapshots: an engine that runs programs as a worker does; its heirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions, classes and what is lost: a function comes back as itself or as a tombstone, never wrong."""
+"""Functions, classes and what is lost: each comes back as itself or as a tombstone, never wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _PROVEN = [
         "[1, 1, true]",
     ),
     (
-        "const f = (a, b) => a; Object.defineProperty(f, 'name', { value: 'zed' }); delete f.length",
+        "const f = (a, b) => a; Object.defineProperty(f, 'name', { value: 'zed' });"
+        " delete f.length",
         "[f.name, f.hasOwnProperty('length'), f(3)]",
         '["zed", false, 3]',
     ),
@@ -74,7 +75,8 @@ def test_function_at_global_scope_comes_back(program: str, question: str, answer
 
 _CLASSES = [
     (
-        "class P { constructor(x) { this.x = x } twice() { return this.x * 2 } get v() { return 5 } }"
+        "class P { constructor(x) { this.x = x } twice() { return this.x * 2 }"
+        " get v() { return 5 } }"
         " const p = new P(4)",
         "[p.twice(), p.v, p instanceof P, new P(1).twice(), Object.keys(p), P.name]",
         '[8, 5, true, 2, ["x"], "P"]',
@@ -126,7 +128,8 @@ _CLASSES = [
         "[3]",
     ),
     (
-        "class K { m() { return 1 } n() { return 2 } static s() { return 3 } } delete K.prototype.m;"
+        "class K { m() { return 1 } n() { return 2 } static s() { return 3 } }"
+        " delete K.prototype.m;"
         " K.prototype.n = () => 9; delete K.s; K.prototype.self = K.prototype",
         "[K.prototype.m, new K().n(), K.s, K.prototype.self === K.prototype]",
         "[undefined, 9, undefined, true]",

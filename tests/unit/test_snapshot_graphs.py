@@ -53,7 +53,10 @@ _MAKE = {
     "date": "new Date(5)",
     "error": "new RangeError('e')",
 }
-_DEFINE = "Object.defineProperty(n[{at}], {key}, {{ value: {value}, writable: true, enumerable: true, configurable: true }});"
+_DEFINE = (
+    "Object.defineProperty(n[{at}], {key},"
+    " {{ value: {value}, writable: true, enumerable: true, configurable: true }});"
+)
 
 
 def _value(target: int | str) -> str:
@@ -98,8 +101,8 @@ def _checker(graph: Graph) -> str:
     for (const [other, known] of found) if (known === object) wrong.push("merged " + other + where);
     found.set(at, object); queue.push(at);
   }};
-  const prototypes = {{ object: Object, array: Array, map: Map, set: Set, instance: Thing, frozen: Object,
-    date: Date, error: RangeError }};
+  const prototypes = {{ object: Object, array: Array, map: Map, set: Set, instance: Thing,
+    frozen: Object, date: Date, error: RangeError }};
   roots.forEach((at, i) => meet(globalThis["root" + i], at, "root" + i));
   while (queue.length) {{
     const at = queue.shift(), kind = kinds[at], object = found.get(at);
@@ -111,9 +114,10 @@ def _checker(graph: Graph) -> str:
     if (kind === "date" && object.getTime() !== 5) wrong.push("time " + at);
     if (kind === "error" && object.message !== "e") wrong.push("message " + at);
     const items = kind === "set" ? [...object] : null;
-    const drawn = kind === "set" ? new Set(edges[at].map(([, to, v]) => to === null ? v : "n" + to)) : null;
-    if (drawn !== null && drawn.size !== object.size) wrong.push("size " + at);
-    const own = kind === "map" ? [...object.keys()] : Object.keys(object).filter((k) => kind !== "set");
+    const name = ([, to, scalar]) => to === null ? scalar : "n" + to;
+    const drawn = new Set(edges[at].map(name));
+    if (kind === "set" && drawn.size !== object.size) wrong.push("size " + at);
+    const own = kind === "map" ? [...object.keys()] : Object.keys(object);
     if (items === null && own.length !== edges[at].length) wrong.push("keys " + at + own);
     edges[at].forEach(([key, to, scalar], i) => {{
       let value;
@@ -123,7 +127,7 @@ def _checker(graph: Graph) -> str:
         const seen = edges[at].slice(0, i).some(([, other]) => other === to);
         if (seen) return;
         // Members keep their order; equal ones were added once.
-        const before = new Set(edges[at].slice(0, i).map(([, o, v]) => o === null ? v : "n" + o));
+        const before = new Set(edges[at].slice(0, i).map(name));
         value = items[before.size];
       }} else value = Object.getOwnPropertyDescriptor(object, key)?.value;
       if (to === null) {{ if (!Object.is(value, scalar)) wrong.push("value " + at + key); }}

@@ -2,8 +2,8 @@
 const { chainOf, exportOf, isRestorable, lostTypeOf, platform, snapshotKind, typeName } = (() => {
   const P = primordials;
   const {
-    ArrayIsArray, FunctionPrototype, FunctionPrototypeToString, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet,
-    ObjectPrototypeHasOwnProperty, ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf,
+    ArrayIsArray, FunctionPrototype, FunctionPrototypeToString, MapPrototypeGet, MapPrototypeHas,
+    MapPrototypeSet, ObjectPrototypeHasOwnProperty, ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf,
     StringPrototypeIncludes, StringPrototypeSlice, StringPrototypeStartsWith,
     TypedArrayPrototypeGetSymbolToStringTag, globalThis, Map,
   } = P;
@@ -131,8 +131,8 @@ const { chainOf, exportOf, isRestorable, lostTypeOf, platform, snapshotKind, typ
     return MapPrototypeGet(state.exports, object);
   }
 
-  // What a prototype chain leads to: { root, lost, hasToJSON }. `root` is the entry of the first prototype that
-  // the engine or we made, `lost` the type of what can't come back ("": ask the object).
+  // What a prototype chain leads to: { root, lost, hasToJSON }. `root` is the entry of the first
+  // prototype that the engine or we made, `lost` the type of what can't come back ("": ask the object).
   function chainOf(prototype, state) {
     const cached = MapPrototypeGet(state.chains, prototype);
     if (cached !== undefined) return cached;

@@ -5,7 +5,8 @@
 const functionSurvey = (() => {
   const P = primordials;
   const {
-    FunctionPrototype, Map, MapPrototypeGet, MapPrototypeSet, ObjectPrototype, ObjectPrototypeHasOwnProperty,
+    FunctionPrototype, Map, MapPrototypeGet, MapPrototypeSet, ObjectPrototype,
+    ObjectPrototypeHasOwnProperty,
     ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectIsExtensible, ReflectOwnKeys,
   } = P;
 

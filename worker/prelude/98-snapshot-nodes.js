@@ -6,14 +6,17 @@
 //   ["i", name] an object that every session has       ["s", key] ["w", name] registered, well-known symbol
 //   ["t", name] a function of `tools`              ["m", module, name] an export of a module
 // A node is [kind, data, props, prototype, flags], the rest left off where there is nothing to say:
-//   "j" json · "o" object · "a" array [items] · "A" [length, constant?] sparse or changed array · "m" [k, v, ...] · "S" [v, ...]
-//   "d" ms · "r" [source, flags, lastIndex] · "e" error stack · "B" base64, or [base64, maxBytes]
-//   "v" [type, buffer, offset, length] · "p" [value] boxed · "g" [length, strict?] arguments · "U" href
-//   "Q" [text, url] · "T" [] or [encoding, fatal, ignoreBOM] · "y" [description] · "x" [path, type, callable]
-//   "f" [source, strict, name, length, absent] · "n" the same of a method · "c" [source, heritage, name,
-//   length, absent] · "M" [class, where, key, slot, name, length] · "P" [function, absent]
-// Props are key, value, ...: a key is text, or [attributes, key], and with attribute 8 (an accessor) two
-// values follow. Prototype 0 is the kind's own; flag 1: not extensible.
+//   "j" json                        "o" object                     "a" array [items]
+//   "A" [length, constant?] array whose items are props            "m" [k, v, ...]   "S" [v, ...]
+//   "d" [ms]                        "r" [source, flags, lastIndex]  "e" [stack]
+//   "B" [base64] or [base64, maxBytes]                             "v" [type, buffer, offset, length]
+//   "p" [value] boxed               "g" [length, strict?] arguments "y" [description] symbol
+//   "U" [href, params]              "Q" [text, url]                 "T" [] or [encoding, fatal, ignoreBOM]
+//   "f" [source, strict, name, length, absent] function             "n" the same of a method
+//   "c" [source, heritage, name, length, absent] class              "P" [function, absent] its prototype
+//   "M" [class, where, key, slot, name, length] its method          "x" [path, type, callable] tombstone
+// Props are key, value, ...: a key is text, or [attributes, key], and with attribute 8 (an accessor)
+// two values follow. Prototype 0 is the kind's own; flag 1: not extensible.
 const nodeWriter = (() => {
   const P = primordials;
   const {
@@ -138,18 +141,20 @@ const nodeWriter = (() => {
   }
 
   const NATURAL = {
-    __proto__: null, Object: "Object", Map: "Map", Set: "Set", Date: "Date", RegExp: "RegExp", Array: "Array",
-    Error: "Error", ArrayBuffer: "ArrayBuffer", DataView: "DataView", Arguments: "Object", URL: "URL",
+    __proto__: null, Object: "Object", Map: "Map", Set: "Set", Date: "Date", RegExp: "RegExp",
+    Array: "Array", Error: "Error", ArrayBuffer: "ArrayBuffer", DataView: "DataView", Arguments: "Object", URL: "URL",
     URLSearchParams: "URLSearchParams",
   };
 
   function naturalPrototype(record, object) {
-    const name = record.kind === "TypedArray" ? TypedArrayPrototypeGetSymbolToStringTag(object) : NATURAL[record.kind];
+    const name = record.kind === "TypedArray"
+      ? TypedArrayPrototypeGetSymbolToStringTag(object) : NATURAL[record.kind];
     return name === undefined ? undefined : baseObject(`${name}.prototype`);
   }
 
   function finish(node, record, object, props) {
-    const bare = record.prototype === undefined || record.prototype === naturalPrototype(record, object);
+    const bare = record.prototype === undefined
+      || record.prototype === naturalPrototype(record, object);
     node[2] = props;
     node[3] = bare ? 0 : valueOf(record.prototype);
     node[4] = record.extensible ? 0 : 1;
@@ -181,7 +186,8 @@ const nodeWriter = (() => {
     if (kind.length < 3) return kind(record, id);
     const data = newList();
     const node = list2(kind(object, data, record), data);
-    return finish(node, record, object, record.props === null ? simpleProps(object) : propsOf(record.props));
+    const props = record.props === null ? simpleProps(object) : propsOf(record.props);
+    return finish(node, record, object, props);
   }
 
   function stepText(key) {
@@ -199,7 +205,8 @@ const nodeWriter = (() => {
       text = stepText(keyTo(s, holder, s.objects[at])) + text;
       at = s.parents[at];
     }
-    return wellFormed(StringPrototypeSlice(typeof key === "string" ? key + text : SymbolPrototypeToString(key), 0, 200));
+    const whole = (typeof key === "string" ? key : SymbolPrototypeToString(key)) + text;
+    return wellFormed(StringPrototypeSlice(whole, 0, 200));
   }
 
   function viewOf(data, object, type, buffer, offset, length) {
@@ -284,7 +291,8 @@ const nodeWriter = (() => {
     Arguments(object, data, record) {
       const length = ReflectGetOwnPropertyDescriptor(object, "length");
       data[0] = length !== undefined && typeof length.value === "number" ? length.value : 0;
-      if (!ObjectPrototypeHasOwnProperty(ReflectGetOwnPropertyDescriptor(object, "callee"), "value")) data[1] = 1;
+      const callee = ReflectGetOwnPropertyDescriptor(object, "callee");
+      if (!ObjectPrototypeHasOwnProperty(callee, "value")) data[1] = 1;
       return "g";
     },
     URL(object, data, record) {
@@ -314,7 +322,8 @@ const nodeWriter = (() => {
         data[3] = proof.slot;
       } else {
         data[0] = proof.text === undefined ? FunctionPrototypeToString(fn) : proof.text;
-        data[1] = proof.kind === "c" && proof.heritage ? valueOf(P.ReflectGetPrototypeOf(fn)) : proof.strict ? 1 : 0;
+        if (proof.kind === "c" && proof.heritage) data[1] = valueOf(P.ReflectGetPrototypeOf(fn));
+        else data[1] = proof.strict ? 1 : 0;
       }
       data[data.length] = record.name;
       data[data.length] = record.length;

@@ -33,7 +33,8 @@
   function kindText(state, value) {
     const id = MapPrototypeGet(state.memo, value);
     const record = id === undefined ? undefined : state.records[id];
-    return record !== undefined && record.kind === "Lost" ? `not restorable (${record.type})` : typeName(value);
+    if (record !== undefined && record.kind === "Lost") return `not restorable (${record.type})`;
+    return typeName(value);
   }
 
   // Numbers and the like share one document: each of its own would be smaller than its hash.
@@ -91,7 +92,8 @@
       const { document, props, weight } = globals[i];
       const { isData, key, value } = props[0];
       const entry = newList();
-      entry[0] = wellFormed(StringPrototypeSlice(typeof key === "string" ? key : SymbolPrototypeToString(key), 0, 200));
+      const name = typeof key === "string" ? key : SymbolPrototypeToString(key);
+      entry[0] = wellFormed(StringPrototypeSlice(name, 0, 200));
       entry[1] = isData ? kindText(state, value) : "accessor";
       entry[2] = document;
       entry[3] = (weight + 1) / documents[document].weight;

@@ -47,7 +47,7 @@ const nodeMaker = (() => {
   let made = null; // what they became; undefined: not yet
 
   function made1(n) {
-    requireThat(typeof n === "number" && n >= 0 && n < nodes.length && (n | 0) === n, "a reference leads nowhere");
+    requireThat(n >= 0 && n < nodes.length && (n | 0) === n, "a reference leads nowhere");
     const value = made[n];
     requireThat(value !== undefined, "a reference leads to nothing");
     return value;
@@ -127,8 +127,8 @@ const nodeMaker = (() => {
           : need.length === 1 && typeof first === "number" && first >= 0 && first < nodes.length
             && made[first] !== undefined;
         if (!isOrphan) continue;
-        made[n] = makeTombstone(need.length === 3 ? `${need[2]} of ${need[1]}` : tombstoneOf(made[first]).path,
-          "module", letter === "c" || letter === "M");
+        const path = need.length === 3 ? `${need[2]} of ${need[1]}` : tombstoneOf(made[first]).path;
+        made[n] = makeTombstone(path, "module", letter === "c" || letter === "M");
         isDone = false;
       }
     }
@@ -154,7 +154,8 @@ const nodeMaker = (() => {
     a: () => [],
     A: (data) => {
       const length = at(data, 0);
-      requireThat(typeof length === "number" && length >= 0 && length <= 4294967295 && length % 1 === 0, "an array's length");
+      const isLength = typeof length === "number" && length >= 0 && length % 1 === 0;
+      requireThat(isLength && length <= 4294967295, "an array's length");
       const array = [];
       array.length = length;
       return array;
@@ -201,7 +202,9 @@ const nodeMaker = (() => {
       return new TextDecoder(textOf(data[0], "an encoding"), options);
     },
     y: (data) => (data.length === 0 ? Symbol() : Symbol(textOf(data[0], "a symbol's description"))),
-    x: (data) => makeTombstone(textOf(at(data, 0), "a path"), textOf(at(data, 1), "a type"), at(data, 2) === 1),
+    x: (data) => makeTombstone(
+      textOf(at(data, 0), "a path"), textOf(at(data, 1), "a type"), at(data, 2) === 1,
+    ),
     f: (data) => functionOf(data, false),
     n: (data) => functionOf(data, true),
   };
@@ -319,9 +322,9 @@ const nodeMaker = (() => {
     const fn = valueOf(at(data, 0));
     requireThat(typeof fn === "function" && !isProxy(fn), "a prototype of no function");
     const descriptor = ReflectGetOwnPropertyDescriptor(fn, "prototype");
-    requireThat(descriptor !== undefined && typeof descriptor.value === "object" && descriptor.value !== null,
-      "a prototype of a function that has none");
-    return descriptor.value;
+    const prototype = descriptor === undefined ? null : descriptor.value;
+    requireThat(typeof prototype === "object" && prototype !== null, "a prototype of a function without");
+    return prototype;
   }
 
   function memberOf(data) {
@@ -374,7 +377,10 @@ const nodeMaker = (() => {
       else requireThat(LATE[letter] !== undefined || letter === "c", "a node of an unknown kind");
     }
     // What needs symbols or runs sources, in the order of what it may refer to.
-    for (let i = 0; i < later.length; i++) made[later[i]] = MAKERS[nodes[later[i]][0]](dataOf(nodes[later[i]]));
+    for (let i = 0; i < later.length; i++) {
+      const node = nodes[later[i]];
+      made[later[i]] = MAKERS[node[0]](dataOf(node));
+    }
     makeClasses();
     for (let n = 0; n < nodes.length; n++) {
       const late = made[n] === undefined ? LATE[nodes[n][0]] : undefined;

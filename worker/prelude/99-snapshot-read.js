@@ -6,12 +6,15 @@
 {
   const P = primordials;
   const {
-    ArrayIsArray, JSONParse, MapPrototypeSet, ObjectPreventExtensions, ObjectSetPrototypeOf,
+    JSONParse, MapPrototypeSet, ObjectPreventExtensions, ObjectSetPrototypeOf,
     ReflectDefineProperty, SetPrototypeAdd, StringPrototypeIncludes, WeakSetPrototypeAdd, globalThis,
   } = P;
   const { Refused, at, dataOf, keyOf, listOf, refuse, removeAbsent, requireThat, valueOf } = nodeMaker;
 
   const FORMAT = 1;
+
+  const isObject = (value) =>
+    (typeof value === "object" && value !== null) || typeof value === "function";
 
   let nodes = null; // of the document that is being read
   let made = null; // what they became
@@ -31,7 +34,9 @@
       for (let i = 0; i < data.length; i++) define(object, i, 7, valueOf(data[i]));
     } else if (letter === "m") {
       requireThat(data.length % 2 === 0, "a Map's entries");
-      for (let i = 0; i < data.length; i += 2) MapPrototypeSet(object, valueOf(data[i]), valueOf(data[i + 1]));
+      for (let i = 0; i < data.length; i += 2) {
+        MapPrototypeSet(object, valueOf(data[i]), valueOf(data[i + 1]));
+      }
     } else if (letter === "S") {
       for (let i = 0; i < data.length; i++) SetPrototypeAdd(object, valueOf(data[i]));
     } else if (letter === "r") object.lastIndex = valueOf(at(data, 2));
@@ -40,10 +45,12 @@
     const prototype = at(node, 3);
     if (prototype !== undefined && prototype !== 0) {
       const target = valueOf(prototype);
-      requireThat(target === null || ((typeof target === "object" || typeof target === "function") && !isProxy(target)), "a prototype");
-      requireThat(typeof object === "object" || typeof object === "function", "a prototype of a symbol");
+      requireThat(target === null || (isObject(target) && !isProxy(target)), "a prototype");
+      requireThat(isObject(object), "a prototype of a symbol");
       ObjectSetPrototypeOf(object, target);
-      if (letter === "e" && target === P.InternalErrorPrototype) WeakSetPrototypeAdd(guestMadeErrors, object);
+      if (letter === "e" && target === P.InternalErrorPrototype) {
+        WeakSetPrototypeAdd(guestMadeErrors, object);
+      }
     }
     const props = at(node, 2);
     if (props !== undefined && props !== 0) defineAll(object, listOf(props, "properties"));
@@ -63,8 +70,7 @@
 
   // Props as 98-snapshot-write has them, onto any object; returns how many items were read.
   function defineAll(object, props) {
-    requireThat((typeof object === "object" && object !== null) || typeof object === "function", "properties of a symbol");
-    requireThat(!isProxy(object), "properties of a tombstone");
+    requireThat(isObject(object) && !isProxy(object), "properties of what has none");
     for (let i = 0; i < props.length;) {
       const head = props[i++];
       if (typeof head === "string") {
@@ -74,7 +80,8 @@
       }
       const pair = listOf(head, "a key");
       const attributes = at(pair, 0);
-      requireThat(typeof attributes === "number" && attributes >= 0 && attributes < 16 && pair.length === 2, "a key's attributes");
+      const isKnown = typeof attributes === "number" && attributes >= 0 && attributes < 16;
+      requireThat(isKnown && pair.length === 2, "a key's attributes");
       const key = keyOf(valueOf(pair[1]));
       requireThat(i + ((attributes & 8) === 0 ? 0 : 1) < props.length, "a property without a value");
       if ((attributes & 8) === 0) {
@@ -83,7 +90,8 @@
       }
       const get = valueOf(props[i++]);
       const set = valueOf(props[i++]);
-      requireThat((get === undefined || typeof get === "function") && (set === undefined || typeof set === "function"), "an accessor");
+      requireThat(get === undefined || typeof get === "function", "an accessor");
+      requireThat(set === undefined || typeof set === "function", "an accessor");
       mark(object);
       requireThat(ReflectDefineProperty(object, key, {
         __proto__: null, get, set, enumerable: (attributes & 2) !== 0, configurable: (attributes & 4) !== 0,
@@ -97,7 +105,10 @@
   function read(text) {
     const whole = listOf(JSONParse(text), "it is no list");
     requireThat(whole.length === 3, "its length");
-    if (whole[0] !== FORMAT) refuse(`a document has format ${typeof whole[0] === "number" ? whole[0] : "none"}, this release reads ${FORMAT}`);
+    if (whole[0] !== FORMAT) {
+      const given = typeof whole[0] === "number" ? whole[0] : "none";
+      refuse(`a document has format ${given}, this release reads ${FORMAT}`);
+    }
     const globals = listOf(whole[1], "its globals");
     use(listOf(whole[2], "its nodes"), newList());
     for (let i = 0; i < nodes.length; i++) made[i] = undefined;
@@ -105,11 +116,12 @@
     nodeMaker.makeAll();
     for (let i = 0; i < nodes.length; i++) if (typeof made[i] === "symbol" || !isProxy(made[i])) fill(i);
     for (let i = 0; i < nodes.length; i++) {
-      if (nodes[i][0] === "A" && at(dataOf(nodes[i]), 1) === 1 && ArrayIsArray(made[i]) && !isProxy(made[i])) {
+      if (!isObject(made[i]) || isProxy(made[i])) continue;
+      if (nodes[i][0] === "A" && at(dataOf(nodes[i]), 1) === 1) {
         ReflectDefineProperty(made[i], "length", { __proto__: null, writable: false });
         mark(made[i]);
       }
-      if (at(nodes[i], 4) === 1 && typeof made[i] !== "symbol" && !isProxy(made[i])) ObjectPreventExtensions(made[i]);
+      if (at(nodes[i], 4) === 1) ObjectPreventExtensions(made[i]);
     }
     documents[documents.length] = { __proto__: null, globals, nodes, made, next: 0 };
   }
@@ -138,7 +150,8 @@
     try {
       const order = listOf(JSONParse(json), "the order of globals");
       for (let i = 0; i < order.length; i++) {
-        requireThat(typeof order[i] === "number" && order[i] >= 0 && order[i] < documents.length && order[i] % 1 === 0, "the order of globals");
+        const isOne = order[i] >= 0 && order[i] < documents.length && (order[i] | 0) === order[i];
+        requireThat(isOne, "the order of globals");
         const document = documents[order[i]];
         requireThat(document.next < document.globals.length, "the order of globals");
         const props = listOf(document.globals[document.next++], "a global");

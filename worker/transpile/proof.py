@@ -1,10 +1,11 @@
-"""Functions and classes that provably close over globals only: hand each to the prelude by identity.
+"""Functions and classes that provably close over globals only are handed over by identity.
 
 A snapshot may restore such a function from its source. What counts is where the source stands: at
 global scope, with nothing local around it that it names. So its expression is wrapped,
-`f = (x) => x` into `f=$qjs_own(ticket,0,{f:(x) => x}.f)`, which keeps the name that the assignment gives
-it; declared functions are handed over by name when the program starts. The ticket is a number that
-only this program knows. Lines, values and names stay as they are; in loops nothing is wrapped.
+`f = (x) => x` into `f=$qjs_own(ticket,0,{f:(x) => x}.f)`, which keeps the name that the assignment
+gives it; declared functions are handed over by name when the program starts. The ticket is a
+number that only this program knows. Lines, values and names stay as they are; in loops nothing is
+wrapped. The other side is the prelude's `91-snapshot-proof.js`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Sites:
 
 
 def open_declarations(edits: Edits, outline: Outline, sites: Sites) -> None:
-    """Hand the declared functions over as the program starts. Before any other edit at its start."""
+    """Hand over the declared functions as the program starts. First of all edits at its start."""
     if not outline.functions or edits.source.lstrip().startswith(b"-->"):
         return
     calls = [f"{sites.call(Site('f'))}{name})" for name in outline.functions]
@@ -107,7 +108,7 @@ def open_declarations(edits: Edits, outline: Outline, sites: Sites) -> None:
 
 
 def register_expressions(edits: Edits, root: Node, outline: Outline, sites: Sites) -> None:
-    """Hand over functions made by expressions, methods of literals, and classes. Last of all edits."""
+    """Hand over functions of expressions, methods of literals, and classes. Last of all edits."""
     source = edits.source
     if not _WORTH_A_LOOK.search(source):
         return
@@ -260,7 +261,7 @@ def _only_plain_accessors(literal: Node) -> bool:
     return True
 
 
-# --- classes ---------------------------------------------------------------------------------------
+# --- classes -------------------------------------------------------------------------------------
 
 
 def _class(edits: Edits, node: Node, sites: Sites, secrets: list[int]) -> None:
