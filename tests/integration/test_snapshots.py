@@ -191,9 +191,7 @@ def test_state_over_the_limit_is_refused_and_the_session_goes_on() -> None:
         session.eval("const s = 'x'.repeat(9000)").unwrap()
         assert session.snapshot()
         session.eval("const t = 'x'.repeat(2000)").unwrap()
-        with pytest.raises(
-            SnapshotRejected, match=r"10000 bytes \(Limits\.snapshot_bytes"
-        ):
+        with pytest.raises(SnapshotRejected, match=r"10000 bytes \(Limits\.snapshot_bytes"):
             session.snapshot()
         assert session.eval("t.length").text == "2000"
 

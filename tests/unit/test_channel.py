@@ -24,8 +24,6 @@ _HOST: Final[dict[type, Any]] = {
     wire.Fork: wire.Fork(7),
     wire.Snapshot: wire.Snapshot(7, 1, 1.0),
     wire.Restore: wire.Restore(7, b"", False, 1, 1.0),
-    wire.Snapshot: wire.Snapshot(7, 1, 1.0),
-    wire.Restore: wire.Restore(7, b"", False, 1, 1.0),
     wire.ToolAnswer: wire.ToolAnswer(1, True, "1"),
 }
 
@@ -39,7 +37,6 @@ def _worker(answering: int) -> dict[type, Any]:
         wire.Done: wire.Done(answering, None),
         wire.SnapshotPart: wire.SnapshotPart(answering, b"piece"),
         wire.Log: wire.Log(10, "text"),
-        wire.SnapshotPart: wire.SnapshotPart(answering, b"piece"),
     }
 
 
@@ -50,8 +47,6 @@ _MAY_SEND: Final = {
     (State.IDLE, wire.Fork): State.WAITING,
     (State.IDLE, wire.Restore): State.WAITING,
     (State.IDLE, wire.Snapshot): State.DUMPING,
-    (State.IDLE, wire.Restore): State.WAITING,
-    (State.IDLE, wire.Snapshot): State.DUMPING,
     (State.IDLE, wire.Eval): State.RUNNING,
     (State.RUNNING, wire.ToolAnswer): State.RUNNING,
 }
@@ -59,8 +54,6 @@ _MAY_RECEIVE: Final = {
     (State.RUNNING, wire.ToolCall): State.RUNNING,
     (State.RUNNING, wire.EvalDone): State.IDLE,
     (State.WAITING, wire.Done): State.IDLE,
-    (State.DUMPING, wire.SnapshotPart): State.DUMPING,
-    (State.DUMPING, wire.Done): State.IDLE,
     (State.DUMPING, wire.SnapshotPart): State.DUMPING,
     (State.DUMPING, wire.Done): State.IDLE,
     **{(state, wire.Log): state for state in State},
@@ -73,9 +66,7 @@ def _in(state: State) -> Channel:
         channel.sends(_HOST[wire.Eval])
     elif state is State.WAITING:
         channel.sends(_HOST[wire.Fork])
-    elif state is State.DUMPING:
-        channel.sends(_HOST[wire.Snapshot])
-    elif state is State.DUMPING:
+    elif state is State.DUMPING or state is State.DUMPING:
         channel.sends(_HOST[wire.Snapshot])
     assert channel.state is state
     return channel
