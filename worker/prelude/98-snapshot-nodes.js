@@ -142,7 +142,8 @@ const nodeWriter = (() => {
 
   const NATURAL = {
     __proto__: null, Object: "Object", Map: "Map", Set: "Set", Date: "Date", RegExp: "RegExp",
-    Array: "Array", Error: "Error", ArrayBuffer: "ArrayBuffer", DataView: "DataView", Arguments: "Object", URL: "URL",
+    Array: "Array", Error: "Error", ArrayBuffer: "ArrayBuffer", DataView: "DataView",
+    Arguments: "Object", URL: "URL",
     URLSearchParams: "URLSearchParams",
   };
 

@@ -68,7 +68,7 @@ def transpile(source: str, ticket: int = 0, *, _force_function: bool = False) ->
     if parsed.typescript:
         erase(edits, parsed.tree.root_node, outline)
     if proves:
-        register_expressions(edits, parsed.tree.root_node, outline, sites)
+        register_expressions(edits, outline, sites)
     kind: Kind = "typescript" if parsed.typescript else "javascript"
     declared = tuple(outline.order)
     if not edits and parsed.source == sent.encode("utf-8", "replace"):

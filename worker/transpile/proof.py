@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from tree_sitter import Node, Query, QueryCursor
+from tree_sitter import Node, Query, QueryCursor, TreeCursor
 
 from .edits import Edited, Edits
 from .names import field as field_of
@@ -27,16 +27,27 @@ from .pure import has_effects, is_fixed_key
 REGISTER = "$qjs_own"
 HERITAGE = "$h"
 
-_WORTH_A_LOOK = re.compile(rb"=>|\bfunction\b|\bclass\b|\)\s*\{")
+# What every function, class and method has in it, with comments and a type at most in between.
+_SIGNS = re.compile(rb"=>|\bfunction\b|\bclass\b|\)\s*[:{/]")
 _WORDS = re.compile(rb"[\w$\x80-\xff]+")
-_PLACES = """
-    [(function_expression) (generator_function) (arrow_function) (method_definition)
-     (function_declaration) (generator_function_declaration) (class) (class_declaration)] @function
-    [(private_property_identifier) (class_static_block) (decorator)] @secret
-    """
-_JAVASCRIPT_PLACES = Query(JAVASCRIPT, _PLACES)
-_TYPESCRIPT_PLACES = LateQuery(_PLACES + "(abstract_class_declaration) @function")
+_SECRETIVE = re.compile(rb"#|@|\bstatic\s*[{/]")
+_SECRETS = "[(private_property_identifier) (class_static_block) (decorator)] @secret"
+_JAVASCRIPT_SECRETS = Query(JAVASCRIPT, _SECRETS)
+_TYPESCRIPT_SECRETS = LateQuery(_SECRETS)
 
+_FUNCTIONS = (
+    frozenset(
+        (
+            "function_expression",
+            "generator_function",
+            "arrow_function",
+            "method_definition",
+            "class",
+        )
+    )
+    | FUNCTION_DECLARATIONS
+    | CLASS_DECLARATIONS
+)
 # Where a function would be made again and again, or where more than globals is in scope.
 _CLOSED = frozenset(
     (
@@ -86,17 +97,17 @@ class Sites:
 
     def to_json(self, edited: Edited) -> str:
         """What the prelude needs to know of each, once the source has its final form."""
-        listed: list[list[object]] = []
+        listed: list[str] = []
         for site in self.found:
-            entry: list[object] = [site.kind, int(site.strict)]
+            entry = f'["{site.kind}",{int(site.strict)}'
             if site.class_node is not None:
                 heritage = _heritage(site.class_node)
-                entry.append(int(heritage is not None))
+                entry += f",{int(heritage is not None)}"
                 text = _source_of(site.class_node, heritage, edited)
                 if text is not None:
-                    entry.append(text)
-            listed.append(entry)
-        return json.dumps(listed)
+                    entry += f",{json.dumps(text)}"
+            listed.append(entry + "]")
+        return f"[{','.join(listed)}]"
 
 
 def open_declarations(edits: Edits, outline: Outline, sites: Sites) -> None:
@@ -107,55 +118,71 @@ def open_declarations(edits: Edits, outline: Outline, sites: Sites) -> None:
     edits.open(0, f"void({','.join(calls)});")
 
 
-def register_expressions(edits: Edits, root: Node, outline: Outline, sites: Sites) -> None:
+def register_expressions(edits: Edits, outline: Outline, sites: Sites) -> None:
     """Hand over functions of expressions, methods of literals, and classes. Last of all edits."""
     source = edits.source
-    if not _WORTH_A_LOOK.search(source):
-        return
-    if any(statement.node.type == "using_declaration" for statement in outline.statements):
-        return  # local to the program, though it looks global
-    cursor = _TYPESCRIPT_PLACES.cursor() if outline.typescript else QueryCursor(_JAVASCRIPT_PLACES)
-    captures = cursor.captures(root)
-    secrets = sorted(node.start_byte for node in captures.get("secret", []))
-    done = 0
+    signs = [match.start() for match in _SIGNS.finditer(source)]
+    if not signs or any(item.node.type == "using_declaration" for item in outline.statements):
+        return  # what is used is local to the program, though it looks global
     literals: dict[int, Node] = {}  # object literals with accessors
-    for node in sorted(captures.get("function", []), key=lambda node: node.start_byte):
-        if node.start_byte < done:
-            continue  # inside another
-        done = node.end_byte
-        if not _is_global(node, source):
+    for statement in outline.statements:
+        node = statement.node
+        first, last = bisect_left(signs, node.start_byte), bisect_left(signs, node.end_byte)
+        if first == last or node.type in FUNCTION_DECLARATIONS:
+            if node.child_by_field_name("name") is None and statement.default and first != last:
+                _wrap(edits, node, sites.call(Site("f", outline.strict)))
             continue
-        kind = node.type
-        if kind == "method_definition":
-            _method(edits, node, outline, sites, literals)
-        elif kind in CLASS_DECLARATIONS or kind == "class":
-            _class(edits, node, sites, secrets)
-        elif kind not in FUNCTION_DECLARATIONS:
-            _wrap(edits, node, sites.call(Site("f", outline.strict)))
+        cursor = node.walk()
+        done = 0
+        for place in signs[first:last]:
+            if place < done:
+                continue  # inside a function that was found
+            found, is_global = _outermost(cursor, place, source)
+            cursor.reset(node)
+            if found is None:
+                continue
+            done = found.end_byte
+            if is_global:
+                _register(edits, found, outline, sites, literals)
     for literal in literals.values():
         if _only_plain_accessors(literal):
             edits.open(literal.start_byte, sites.call(Site("m", outline.strict)))
             edits.close(literal.end_byte, ")")
 
 
-def _is_global(node: Node, source: bytes) -> bool:
-    """Whether nothing but globals is in scope here, or nothing else that the node names."""
+def _register(
+    edits: Edits, node: Node, outline: Outline, sites: Sites, literals: dict[int, Node]
+) -> None:
+    kind = node.type
+    if kind == "method_definition":
+        _method(edits, node, outline, sites, literals)
+    elif kind in CLASS_DECLARATIONS or kind == "class":
+        _class(edits, node, outline, sites)
+    elif kind not in FUNCTION_DECLARATIONS:
+        _wrap(edits, node, sites.call(Site("f", outline.strict)))
+
+
+def _outermost(cursor: TreeCursor, place: int, source: bytes) -> tuple[Node | None, bool]:
+    """The outermost function around a place; whether nothing local that it names is in scope."""
     local: set[bytes] = set()
-    parent = node.parent
+    is_global = True
     for _ in range(_MAX_DEPTH):
-        if parent is None or parent.type == "program":
-            break
-        if parent.type in _CLOSED:
-            return False
-        if parent.type in _SCOPES:
-            local.update(_locals(parent))
-        parent = parent.parent
-    else:
-        return False
-    if not local:
-        return True
-    words = set(_WORDS.findall(source, node.start_byte, node.end_byte))
-    return not (words & local) and b"eval" not in words
+        node = cursor.node
+        if node is None or node.start_byte > place:
+            return None, False
+        kind = node.type
+        if kind in _FUNCTIONS:
+            if local:
+                words = set(_WORDS.findall(source, node.start_byte, node.end_byte))
+                is_global = is_global and not (words & local) and b"eval" not in words
+            return node, is_global
+        if kind in _CLOSED:
+            is_global = False
+        elif kind in _SCOPES:
+            local.update(_locals(node))
+        if cursor.goto_first_child_for_byte(place) is None:
+            return None, False
+    return None, False
 
 
 def _locals(scope: Node) -> list[bytes]:
@@ -264,15 +291,20 @@ def _only_plain_accessors(literal: Node) -> bool:
 # --- classes -------------------------------------------------------------------------------------
 
 
-def _class(edits: Edits, node: Node, sites: Sites, secrets: list[int]) -> None:
+def _class(edits: Edits, node: Node, outline: Outline, sites: Sites) -> None:
     parent = node.parent
     if node.type in CLASS_DECLARATIONS and (
         parent is None or parent.type not in ("program", "export_statement")
     ):
         return
-    hidden = bisect_left(secrets, node.end_byte) - bisect_left(secrets, node.start_byte)
-    if hidden or not _is_plain_class(node) or HERITAGE.encode() in (node.text or b""):
+    text = node.text or b""
+    if HERITAGE.encode() in text or not _is_plain_class(node):
         return
+    if _SECRETIVE.search(text):
+        late = outline.typescript
+        cursor = _TYPESCRIPT_SECRETS.cursor() if late else QueryCursor(_JAVASCRIPT_SECRETS)
+        if cursor.captures(node):
+            return
     _wrap(edits, node, sites.call(Site("c", True, node)))
 
 
