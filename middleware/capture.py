@@ -19,6 +19,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import get_all_basemodel_annotations
+from langgraph.prebuilt.tool_node import msg_content_output
 from langgraph.types import Command
 
 from qjs_pool.pool_core import PoolCore
@@ -29,7 +30,7 @@ _NOTHING: Final = object()
 class Record:
     """One tool call of an eval."""
 
-    __slots__ = ("_content", "_message", "call_id", "config", "ended", "index", "pool", "task",
+    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "index", "pool", "task",
                  "tool_name", "value")  # fmt: skip
 
     def __init__(
@@ -45,6 +46,7 @@ class Record:
         self.value: Any = _NOTHING
         self._message: Any = None
         self._content: Any = None
+        self._shown: Any = None
 
     def begin(self) -> None:
         """The tool is run, perhaps again by a retry."""
@@ -54,6 +56,8 @@ class Record:
         """What the run gave the agent's tool path."""
         self._message = message
         self._content = getattr(message, "content", None)
+        # The tool path itself makes text of a list that is no list of content blocks.
+        self._shown = None if self._content is None else msg_content_output(self._content)
 
     def returned(self, answer: Any) -> bool:
         """Whether `value` is what the answer says: no middleware has replaced or edited it."""
@@ -61,7 +65,7 @@ class Record:
             self.value is not _NOTHING
             and answer is self._message
             and isinstance(answer, ToolMessage)
-            and answer.content == self._content
+            and answer.content in (self._content, self._shown)
             and not _is_envelope(self.value)
         )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from typer.testing import CliRunner
 
 from qjs_pool import (
     AsyncPool,
@@ -23,6 +24,7 @@ from qjs_pool import (
     UsageError,
     inspect_snapshot,
 )
+from qjs_pool.cli.app import app
 from qjs_pool.snapshots import unpack
 
 _CASES: Final = Path(__file__).resolve().parents[1] / "cases" / "snapshot.jsonl"
@@ -373,3 +375,21 @@ def test_cancelled_snapshot_leaves_the_session_as_it_was() -> None:
             return (await session.eval("rows.length")).text
 
     assert asyncio.run(run()) == "100000"
+
+
+def test_command_line_lists_a_snapshot_and_refuses_what_is_none(
+    session: Session, tmp_path: Path
+) -> None:
+    session.eval("const rows = [1], f = () => 1; globalThis['\\x1b[31mred'] = 1").unwrap()
+    file = tmp_path / "state.bin"
+    file.write_bytes(session.snapshot())
+    shown = CliRunner().invoke(app, ["snapshot", str(file)])
+    assert shown.exit_code == 0
+    assert "rows" in shown.output
+    assert "function" in shown.output
+    assert "\x1b" not in shown.output
+    listed = CliRunner().invoke(app, ["snapshot", str(file), "--json"])
+    names = [item["name"] for item in json.loads(listed.output)["globals"]]
+    assert names == ["rows", "f", "\x1b[31mred"]
+    file.write_bytes(b"something else")
+    assert CliRunner().invoke(app, ["snapshot", str(file)]).exit_code == 1

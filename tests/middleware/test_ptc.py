@@ -152,6 +152,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "bool": (True, "true"),
     "none": (None, "null"),
     "list": ([1, "x", None], '[1, "x", null]'),
+    "list of text": (["x", "y"], '["x", "y"]'),
     "dict": ({"a": {"b": [1]}}, "{a: {b: [1]}}"),
     "tuple": ((1, 2), "[1, 2]"),
     "model": (Depot(code="k", open=datetime.date(2024, 1, 2)), '{code: "k", open: "2024-01-02"}'),
