@@ -30,8 +30,8 @@ _NOTHING: Final = object()
 class Record:
     """One tool call of an eval."""
 
-    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "index", "pool", "task",
-                 "tool_name", "value")  # fmt: skip
+    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "index", "pool",
+                 "task", "tool_name", "value")  # fmt: skip
 
     def __init__(
         self, index: int, call_id: str, tool_name: str, config: RunnableConfig, pool: PoolCore
