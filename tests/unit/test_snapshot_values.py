@@ -104,7 +104,8 @@ _VALUES = [
         "[1.5, true, true, 4, 2, 2, 3]",
     ),
     (
-        "const e = new RangeError('far', { cause: new Error('near') }); e.code = 7",
+        "const e = new RangeError('far'); e.code = 7;"
+        " Object.defineProperty(e, 'cause', { value: new Error('near'), configurable: true })",
         "[e instanceof RangeError, e.message, e.cause.message, e.code, Object.keys(e),"
         " Object.prototype.toString.call(e), typeof e.stack]",
         '[true, "far", "near", 7, ["code"], "[object Error]", "string"]',

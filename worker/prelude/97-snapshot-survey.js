@@ -57,6 +57,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       __proto__: null, memo, objects, flags, parents,
       records: newList(), // what is to be said about an object beyond its plain contents
       chains: new Map(), restorable: new Map(), // see chainOf, isRestorable
+      instances: new Map(), // prototype -> record of its instances, as far as they are alike
       prototypeOwners: new Map(), // prototype -> the function it was made with
       paramsOwners: new Map(), // URLSearchParams -> its URL
       globals: newList(),
@@ -236,6 +237,12 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         if (reachArray(id, object)) return;
       }
       single(id);
+      const likeOthers = MapPrototypeGet(s.instances, prototype);
+      if (likeOthers !== undefined && !ArrayIsArray(object) && reachSimple(id, object)) {
+        s.records[id] = likeOthers;
+        join(MapPrototypeGet(memo, prototype));
+        return;
+      }
       visitObject(id, object, prototype);
       return;
     }
@@ -266,13 +273,20 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       lose(id, lost === null || lost === "" ? lostTypeOf(object) : lost);
       return;
     }
-    const record = { __proto__: null, kind, props: null, prototype, extensible: true };
+    const record = { __proto__: null, kind, props: null, prototype, extensible: true, link: undefined };
     s.records[id] = record;
     if (prototype !== null) reachObject(prototype, id);
     if (kind === "Object") {
       // That its prototype is a node doesn't make its contents less plain.
       if (!hasToJSON) flags[id] &= ~DIRTY;
-      if (reachSimple(id, object)) return;
+      if (reachSimple(id, object)) {
+        // The next of its class needs no closer look.
+        if (!hasToJSON && prototype !== null && prototype !== ObjectPrototype
+          && MapPrototypeGet(memo, prototype) !== undefined) {
+          MapPrototypeSet(s.instances, prototype, record);
+        }
+        return;
+      }
     }
     soil(id);
     flags[id] |= DIRTY;

@@ -31,18 +31,9 @@ const nodeWriter = (() => {
   const DIRTY = 1;
   const NODE = 2;
 
-  function list2(a, b) {
-    const made = newList();
-    made[0] = a;
-    made[1] = b;
-    return made;
-  }
-
-  function list1(a) {
-    const made = newList();
-    made[0] = a;
-    return made;
-  }
+  // Lists of a fixed length: written with their items, they meet no setter on Array.prototype.
+  const list1 = (a) => [a];
+  const list2 = (a, b) => [a, b];
 
   const UNDEFINED = list1("u");
   const NEGATIVE_ZERO = list1("-0");
@@ -176,17 +167,18 @@ const nodeWriter = (() => {
     if (record === undefined) {
       if (isPlain && (s.flags[id] & DIRTY) === 0) return ["j", object];
       if (P.ArrayIsArray(object)) return list2("a", itemsOf(object));
-      const node = list2("o", 0);
-      node[2] = simpleProps(object);
-      return node;
+      return ["o", 0, simpleProps(object)];
     }
     if (isPlain && record.kind === "Object" && record.props === null && (s.flags[id] & DIRTY) === 0) {
-      return ["j", object, 0, valueOf(record.prototype)];
+      if (record.link === undefined) record.link = valueOf(record.prototype);
+      return ["j", object, 0, record.link];
     }
     const kind = KINDS[record.kind];
     if (kind.length < 3) return kind(record, id);
     const data = newList();
-    const node = list2(kind(object, data, record), data);
+    const node = newList();
+    node[0] = kind(object, data, record);
+    node[1] = data;
     const props = record.props === null ? simpleProps(object) : propsOf(record.props);
     return finish(node, record, object, props);
   }

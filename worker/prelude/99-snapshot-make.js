@@ -369,6 +369,10 @@ const nodeMaker = (() => {
     for (let n = 0; n < nodes.length; n++) {
       if (made[n] !== undefined) continue; // buried
       const node = listOf(nodes[n], "a node");
+      if (node.length > 1 && node[0] === "j" && typeof node[1] === "object" && node[1] !== null) {
+        made[n] = node[1];
+        continue;
+      }
       const letter = textOf(at(node, 0), "a node's kind");
       const maker = MAKERS[letter];
       if (maker !== undefined && letter !== "p" && letter !== "f" && letter !== "n") {
@@ -383,8 +387,7 @@ const nodeMaker = (() => {
     }
     makeClasses();
     for (let n = 0; n < nodes.length; n++) {
-      const late = made[n] === undefined ? LATE[nodes[n][0]] : undefined;
-      if (late !== undefined) made[n] = late(dataOf(nodes[n]));
+      if (made[n] === undefined) made[n] = LATE[nodes[n][0]](dataOf(nodes[n]));
     }
   }
 

@@ -29,7 +29,6 @@
     const object = made[n];
     const letter = node[0];
     const data = dataOf(node);
-    if (letter === "j" && node.length < 4) return;
     if (letter === "a") {
       for (let i = 0; i < data.length; i++) define(object, i, 7, valueOf(data[i]));
     } else if (letter === "m") {
@@ -114,8 +113,13 @@
     for (let i = 0; i < nodes.length; i++) made[i] = undefined;
     if (StringPrototypeIncludes(text, '["m",')) nodeMaker.buryOrphans();
     nodeMaker.makeAll();
-    for (let i = 0; i < nodes.length; i++) if (typeof made[i] === "symbol" || !isProxy(made[i])) fill(i);
     for (let i = 0; i < nodes.length; i++) {
+      const { length } = nodes[i];
+      if (length < 4 && nodes[i][0] === "j") continue; // complete
+      if (typeof made[i] === "symbol" || !isProxy(made[i])) fill(i);
+    }
+    for (let i = 0; i < nodes.length; i++) {
+      if (nodes[i].length < 5 && nodes[i][0] !== "A") continue;
       if (!isObject(made[i]) || isProxy(made[i])) continue;
       if (nodes[i][0] === "A" && at(dataOf(nodes[i]), 1) === 1) {
         ReflectDefineProperty(made[i], "length", { __proto__: null, writable: false });
