@@ -262,11 +262,22 @@ def test_an_odd_exception_of_a_tool_is_no_exception_of_the_host(
         raise kind
 
     code = "try { await tools.f(); 'no' } catch (e) { 'caught' }"
-    if kind is GeneratorExit:
-        with pytest.raises(GeneratorExit):  # no Exception: it is the host's business
-            run(code, f=fail)
-    else:
-        assert run(code, f=fail).value == "caught"
+    assert run(code, f=fail).value == "caught"
+
+
+class Stop(BaseException):
+    """Control flow of the host's own."""
+
+
+def test_control_flow_of_the_host_is_raised_from_the_eval_which_never_happened() -> None:
+    def stop(_: Any) -> None:
+        raise Stop
+
+    with Pool() as pool, pool.session(tools={"stop": stop}) as session:
+        session.eval("var n = 1")
+        with pytest.raises(Stop):
+            session.eval("n = 2; try { await tools.stop() } catch (e) { n = 3 }")
+        assert session.eval("n").value == 1
 
 
 def test_a_wrong_signature_rejects(run: Run) -> None:
