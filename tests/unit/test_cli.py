@@ -283,8 +283,7 @@ def test_terminal_repl_prompts_interrupts_and_remembers(tmp_path: Path) -> None:
         repl.wait_for("> ")
         repl.type("[1,\n")
         repl.wait_for("... ")
-        repl.type("\x03")  # clears what was begun
-        repl.wait_for("> ")
+        repl.interrupt_until("> ")  # clears what was begun
         repl.type("kept = 0; for (;;) {}\n")
         repl.wait_for_busy_worker()
         repl.type("\x03")
@@ -399,6 +398,19 @@ class _Terminal:
         deadline = time.monotonic() + _WAIT_S
         while text not in self._seen:
             assert self._read(deadline), f"no {text!r} in {self._seen!r}"
+        self._seen = self._seen.partition(text)[2]
+
+    def interrupt_until(self, text: str) -> None:
+        """Ctrl-C until `text` comes.
+
+        More than once: a signal between the prompt and the read is kept by Python until the
+        next key, as any program that reads with readline has it.
+        """
+        deadline = time.monotonic() + _WAIT_S
+        while text not in self._seen:
+            assert time.monotonic() < deadline, f"no {text!r} in {self._seen!r}"
+            self.type("\x03")
+            self._read(time.monotonic() + 1.0)
         self._seen = self._seen.partition(text)[2]
 
     def rest(self) -> str:
