@@ -201,7 +201,9 @@ class Relay:
             if isinstance(error, asyncio.CancelledError):
                 pass
             elif error is not None and self._options.propagate(error):
+                # No answer: the guest would run on with it until the kill arrives.
                 self.failure = self.failure or error
+                continue
             answers.append(self._answer(call, value, error))
         self._start_waiting()
         return answers
@@ -297,7 +299,9 @@ class Relay:
     # --- the calls ------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._running < self._limits.host_concurrency:
+        # Once the eval is to end, nothing that it still asks for is started.
+        room = self._limits.host_concurrency if self.failure is None else 0
+        while self._waiting and self._running < room:
             call = self._waiting.popleft()
             args, call.args = call.args, ""
             self._waiting_bytes -= call.bytes_in

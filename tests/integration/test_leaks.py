@@ -192,7 +192,9 @@ def test_host_that_goes_takes_every_process_along(
 
 def test_ctrl_c_in_an_eval_is_a_keyboard_interrupt_and_the_session_goes_on() -> None:
     program = """
+import signal
 from qjs_pool import Limits, Pool
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 with Pool(limits=Limits(cpu=None, wall=60.0)) as pool, pool.session() as session:
     session.eval("let n = 1")
     try:

@@ -451,7 +451,9 @@ class _Terminal:
 def _terminal(*arguments: str, state: Path | None = None) -> Iterator[_Terminal]:
     # A session leader that opens a terminal gets it as its controlling one: Ctrl-C then means it.
     start = (
-        "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+        "import os, signal; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+        # What a job in the background hands down is not what a terminal has.
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from qjs_pool.cli import main; main()"
     )
     environment = {**os.environ, "TERM": "dumb"}
