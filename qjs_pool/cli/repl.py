@@ -59,13 +59,17 @@ class _Repl:
     def loop(self) -> None:
         if self._interactive:
             self._out.print("qjs-pool: .help for help, Ctrl-D to leave")
+        interrupted = False
         while True:
             try:
+                if interrupted:  # in here, as another Ctrl-C may come meanwhile
+                    self._lines.clear()
+                    self._out.print()
+                    interrupted = False
                 if not self._step():
                     return
             except KeyboardInterrupt:
-                self._lines.clear()
-                self._out.print()
+                interrupted = True
 
     def _step(self) -> bool:
         """Take one line; whether there is more to come."""

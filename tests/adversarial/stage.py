@@ -8,10 +8,9 @@ import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -95,14 +94,6 @@ class Stage:
                 process.kill()
                 process.wait()
                 raise
-
-
-def until(condition: Callable[[], Any]) -> None:
-    """Wait until it holds; fail if it does not come to that."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def descriptors() -> int:

@@ -16,10 +16,11 @@ import pytest
 from qjs_pool import Limits, Pool
 from qjs_pool import conversation as conversation_module
 from qjs_pool import core as core_module
+from qjs_pool.drive import drive
 from qjs_pool.errors import SpawnError
 
 from .saboteur import SCENES
-from .stage import Stage, descriptors, until
+from .stage import Stage, descriptors
 
 _LIMITS: Final = Limits(cpu=5.0, wall=10.0, value_bytes=100_000, host_calls=20)
 _SHORT: Final = Limits(cpu=0.2, wall=0.4, value_bytes=100_000, host_calls=20)
@@ -165,7 +166,8 @@ def test_the_pid_of_a_worker_is_the_kernels_word(play: Play) -> None:
     assert stage.saboteurs[0].pid != os.getpid()
     assert stage.core.worker_pid in (None, stage.saboteurs[0].pid)
     _goes_on(stage)
-    until(lambda: stage.core.worker_pid is not None)
+    drive(stage.core, stage.core.stand)
+    assert stage.core.worker_pid is not None
     assert stage.core.worker_pid != stage.saboteurs[0].pid
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,14 +167,19 @@ def test_snapshot_of_a_session_whose_worker_died_is_that_of_the_last_commit(pool
 
 
 def test_snapshot_taken_while_an_eval_runs_waits_for_its_turn(pool: Pool, start: Any) -> None:
-    with pool.session() as session:
-        session.eval("let n = 0").unwrap()
-        running = start(lambda: session.eval("await new Promise((r) => setTimeout(r, 200)); n = 1"))
-        deadline = time.monotonic() + 10
-        while not session._core._running:
-            assert time.monotonic() < deadline
-        blob = session.snapshot()
-        assert running.done()
+    entered, gate = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        entered.set()
+        gate.wait(20)
+
+    with pool.session(tools={"hold": hold}) as session:
+        running = start(lambda: session.eval("let n = 0; await tools.hold(); n = 1"))
+        assert entered.wait(20)
+        taking = start(session.snapshot)
+        gate.set()
+        blob = taking.result(20)
+        running.result(20).unwrap()
     with pool.session(snapshot=blob) as session:
         assert session.eval("n").text == "1"
 

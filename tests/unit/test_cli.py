@@ -410,7 +410,9 @@ class _Terminal:
         while text not in self._seen:
             assert time.monotonic() < deadline, f"no {text!r} in {self._seen!r}"
             self.type("\x03")
-            self._read(time.monotonic() + 1.0)
+            quiet = time.monotonic() + 1.0  # its echo comes at once, and is no answer yet
+            while text not in self._seen and self._read(quiet):
+                pass
         self._seen = self._seen.partition(text)[2]
 
     def rest(self) -> str:
