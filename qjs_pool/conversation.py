@@ -204,7 +204,8 @@ class Conversation:
         self._answer = None
         self._taken_bytes = self._readies = 0
         self._send(wire.to_frame(request))
-        self._send_answers(owed)
+        if owed:
+            self._send_answers(owed)
         relay = self._relay
         give_up_at: float | None = None
         while True:
@@ -432,9 +433,12 @@ class Conversation:
             self.kill(Cause.PROTOCOL, "it asks and does not read the answers")
             return
         idle = not self._out
-        self._out += frame
-        if idle:  # else the poller says when there is room
-            self._flush()
+        sent = max(0, self.link.write(frame)) if idle else 0
+        self._taken_bytes += sent
+        if sent < len(frame):
+            self._out += frame[sent:]
+            if idle:  # else the poller says when there is room
+                self._flush()
 
     def _flush(self) -> None:
         data_fd = self.link.data.fileno()

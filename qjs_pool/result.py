@@ -49,22 +49,24 @@ def check_caps(done: wire.EvalDone, limits: Limits) -> None:
         ProtocolError: it did not; it is none of ours any more.
     """
     error, problem = done.error, done.value_error
-    for what, size, cap in (
-        ("text", len(done.text), limits.result_chars + _CUT_NOTE_CHARS),
-        ("stdout", len(done.stdout), limits.console_chars + _CUT_NOTE_CHARS),
-        ("value", len(done.value or b""), limits.value_bytes),
-        ("error", 0 if error is None else sum(map(len, _texts(error))), _ERROR_CHARS),
-        ("value error", 0 if problem is None else sum(map(len, problem)), _ERROR_CHARS),
-        ("notes", sum(map(len, done.notes)), _ERROR_CHARS),
-    ):
-        if size > cap:
-            raise ProtocolError(f"the {what} of {size} is over its cap of {cap}")
+    _check("text", len(done.text), limits.result_chars + _CUT_NOTE_CHARS)
+    _check("stdout", len(done.stdout), limits.console_chars + _CUT_NOTE_CHARS)
+    if done.value is not None:
+        _check("value", len(done.value), limits.value_bytes)
+    if error is not None:
+        size = len(error.name) + len(error.message) + len(error.stack)
+        _check("error", size, _ERROR_CHARS)
+    if problem is not None:
+        _check("value error", sum(map(len, problem)), _ERROR_CHARS)
+    if done.notes:
+        _check("notes", sum(map(len, done.notes)), _ERROR_CHARS)
     if done.state == "lost" and error is None:
         raise ProtocolError("a state was lost without an error")
 
 
-def _texts(error: wire.ErrorInfo) -> tuple[str, str, str]:
-    return error.name, error.message, error.stack
+def _check(what: str, size: int, cap: int) -> None:
+    if size > cap:
+        raise ProtocolError(f"the {what} of {size} is over its cap of {cap}")
 
 
 class EvalResult:
@@ -132,15 +134,20 @@ class EvalResult:
         return self._value
 
     def unwrap(self) -> Any:
-        """The value.
+        """The value; its text where it cannot cross (a cycle, too large), as of a function.
+
+        So a program that is run for its effects needs no harmless last line: where the
+        difference matters, `value` raises.
 
         Raises:
             EvalError: the eval failed.
-            ValueConversionError, ValueTooLarge: as for `value`.
         """
         if self.error is not None:
             raise EvalError(self.error)
-        return self.value
+        try:
+            return self.value
+        except (ValueConversionError, ValueTooLarge):
+            return self.text
 
     def __repr__(self) -> str:
         outcome = f"error={str(self.error)!r}" if self.error else f"text={self.text[:60]!r}"
