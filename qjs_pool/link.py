@@ -32,8 +32,8 @@ _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPA
 # set before the guest runs since nothing in the sandbox may raise a limit: 8, and 5 per copy.
 MAX_MEMBERS: Final = 5
 _DATAGRAM_BYTES: Final = 1 << 14
-# Read at a time. Python allocates all of it for each read, and beyond 128 KiB that is a mapping made
-# and undone: 90 µs of an eval's 300.
+# Read at a time. Python allocates all of it for each read, and beyond 128 KiB that is a mapping
+# made and undone: 90 µs of an eval's 300.
 _READ_BYTES: Final = 1 << 16
 
 
