@@ -217,7 +217,7 @@ class PoolCore:
                 room = self.options.max_sessions - len(self._cores)
                 if len(self._idle) >= min(self.options.min_idle, max(room, 0)):
                     return
-            link = self._spawn(self.options.limits)
+            link = self._spawn(self.options.limits, idle=True)
             with self._lock:
                 if not self.closed:
                     self._idle.append(link)
@@ -238,7 +238,7 @@ class PoolCore:
         if surplus is not None:
             surplus.close()
 
-    def _spawn(self, limits: Limits) -> Link:
+    def _spawn(self, limits: Limits, *, idle: bool = False) -> Link:
         descriptors.make_room(self.options.max_sessions)
         memory, stack = self._kernel_limits(limits)
         return self.supervisor.spawn(
@@ -248,6 +248,7 @@ class PoolCore:
                 cpu_backstop_s=None,
                 required_layers=self._required,
                 durable=self.options.durability == "eval",
+                idle=idle,
             )
         )
 

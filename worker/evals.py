@@ -41,6 +41,9 @@ _DEADLOCK: Final = (
     "the program awaits a promise that nothing can settle: no timer, job or tool call is left"
 )
 _SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
+_SAMPLE_OPTIONS: Final = wire.Open(
+    0, 64 << 20, 1 << 20, 4000, 4000, 16 << 20, 1 << 20, True, "off", "0", [], {}
+)
 
 
 class Host(Protocol):
@@ -125,12 +128,17 @@ class EvalRunner:
         self._modules = Modules(engine)
         self._host = host
         self._memory_bytes = self._value_bytes = self._value_nodes = 0
+        self._opened = False
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
         self._programs: dict[str, Program] = {}  # short ones without functions, by their source
         self._here: Functions = {}  # worker functions, by the guest's names for them
 
     def open(self, options: wire.Open) -> None:
         """Apply the session's options."""
+        self._opened = True
+        self._apply(options)
+
+    def _apply(self, options: wire.Open) -> None:
         self._memory_bytes = options.memory_bytes
         self._here = {
             tool.name: self._functions[tool.alias]
@@ -166,6 +174,9 @@ class EvalRunner:
         """Walk the path of an eval without one: no guest code runs, and nothing is sent."""
         request = wire.decode_to_worker(_SAMPLE_REQUEST)
         assert isinstance(request, wire.Eval)
+        if not self._opened:  # nothing is there yet that a program of ours could touch
+            self._apply(_SAMPLE_OPTIONS)
+            self.run(request)
         budget = Budget(request.cpu_s, request.wall_s)
         program = transpile(request.code)
         self._engine.set_cpu(budget.cpu_left())

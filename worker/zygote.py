@@ -7,6 +7,7 @@ anchor notices by its own leash.
 
 import gc
 import os
+import select
 import signal
 import socket
 import sys
@@ -25,6 +26,9 @@ from .sockets import adopt_packet_socket, receive, receive_large
 from .transpile import compile_queries, transpile
 
 _PRELOAD_CPU_S: Final = 10.0
+# An idle worker is asked for when the one before it is taken, by a session whose first eval then
+# has to share the processors with our fork; so that fork waits, unless more is asked of us.
+_IDLE_PAUSE_MS: Final = 10
 
 
 class _Unusable(Exception):
@@ -83,6 +87,8 @@ def _serve(supervisor: socket.socket) -> None:
     _silence_stdio()
     _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, layers, None))
     prepared = False
+    more = select.poll()
+    more.register(supervisor, select.POLLIN)
     while True:
         body, fds = receive(supervisor, max_fds=3)
         if not body:
@@ -90,6 +96,8 @@ def _serve(supervisor: socket.socket) -> None:
         spawn = wire.decode_to_zygote(body)
         if not isinstance(spawn, wire.Spawn) or len(fds) != 3:
             raise ProtocolError(f"expected Spawn with 3 sockets, got {len(fds)}")
+        if spawn.idle:
+            more.poll(_IDLE_PAUSE_MS)
         try:
             pid = spawn_anchor(skip)
         except OSError:

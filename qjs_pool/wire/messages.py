@@ -253,6 +253,7 @@ class Spawn(_Message, tag=97, frozen=True):
     cpu_backstop_s: int | None
     required_layers: list[str]
     durable: bool
+    idle: bool  # nobody waits for it
 
 
 class ZygoteUp(_Message, tag=98, frozen=True):
