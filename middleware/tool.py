@@ -109,8 +109,7 @@ class Evaluator:
     def evaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the calling thread."""
         thread, scope = self._begin(runtime, in_loop=False)
-        token = enter_scope(scope)
-        update = None
+        token, update = enter_scope(scope), None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
@@ -138,8 +137,7 @@ class Evaluator:
     async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the running event loop."""
         thread, scope = self._begin(runtime, in_loop=True)
-        token = enter_scope(scope)
-        update = None
+        token, update = enter_scope(scope), None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
