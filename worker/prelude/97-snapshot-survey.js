@@ -419,7 +419,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       let next = 0;
       for (let i = 0; i < names.length; i++) {
         const key = names[i];
-        if (isBaseGlobal(key)) continue;
+        if (isBaseGlobal(key) && !isReplaced(key)) continue;
         const index = state.globals.length;
         const before = units;
         state.starts[index] = objects.length;
