@@ -11,6 +11,7 @@ import psutil
 
 from qjs_pool import AsyncPool, Limits, Pool
 
+from .parking import parked_memory
 from .timing import Figure, figure, timed
 
 ROWS = "Array.from({length: 10000}, (_, i) => ({i, s: 'v' + i}))"
@@ -160,6 +161,7 @@ MEASUREMENTS = [
     ),
     Measurement("pool start", 0.120, pool_start, "start"),
     Measurement("memory of an idle session", 2 << 20, idle_session_memory),
+    Measurement("memory of 500 parked conversations", 1.5 * (1 << 30), parked_memory),
     Measurement("one tool call from JS, sync no-op", 100e-6, tool_call),
     Measurement("10,000 small objects to the host", 0.050, to_host, "to_host"),
     Measurement("10,000 small objects from the host", 0.050, from_host),

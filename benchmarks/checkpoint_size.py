@@ -32,7 +32,7 @@ var log = []; data.length"""
 _CHANGE = "log.push(data[log.length]); log.length"
 
 
-class _Scripted(BaseChatModel):
+class Scripted(BaseChatModel):
     """Says its lines; no network."""
 
     lines: Any
@@ -63,7 +63,7 @@ def measure(make: Callable[[], Any], turns: int, size_bytes: int) -> tuple[int, 
         path = pathlib.Path(folder, "checkpoints.db")
         connection = sqlite3.connect(path, check_same_thread=False)
         agent: Any = create_agent(
-            _Scripted(lines=_script(turns, size_bytes)), [], middleware=[make()],
+            Scripted(lines=_script(turns, size_bytes)), [], middleware=[make()],
             checkpointer=SqliteSaver(connection),
         )  # fmt: skip
         times = []

@@ -23,20 +23,23 @@ from qjs_pool.result import EvalResult
 from qjs_pool.snapshots import SnapshotDocument
 from qjs_pool.wire.documents import MAX_MANIFEST_BYTES
 
+from .live import Live
 from .options import Options
 from .sandbox import Sandbox
 from .saved import (
     SNAPSHOT_KEY,
     Saved,
     hash_of,
+    merged,
     opened_manifest,
     opened_reference,
     read,
     reference_fields,
+    replacing,
     snapshot_fields,
 )
 from .skills import Skills
-from .threads import Live, Registry, Thread
+from .threads import Registry, Thread
 
 # A snapshot within an eval has to be as good as free. What the first one costs is not known: the
 # worker's memory tells.
@@ -45,6 +48,8 @@ _CHEAP_BYTES: Final = 64 << 10
 _CHEAP_RSS_BYTES: Final = 96 << 20
 # Hashing that much takes a millisecond: more is done in a thread.
 _INLINE_BYTES: Final = 256 << 10
+# A checkpoint is read with all that was written since the last whole one: that much costs nothing.
+_SMALL_BYTES: Final = 1 << 20
 
 Update = dict[str, Any]
 # What a sync or an async caller has to do in between: its name and its argument.
@@ -88,17 +93,38 @@ class Continuity:
         state = getattr(runtime, "state", None)
         saved = read(state, self._options.tool_name)
         if live is not None:
-            if _follows(live, saved, state, getattr(runtime, "tool_call_id", None)):
+            if not _follows(live, saved, state, getattr(runtime, "tool_call_id", None)):
+                thread.live = None
+                self._registry.park(thread, live)
+                live = None
+            elif not live.at_turn_end:
                 return live
+        if live is None:
+            live = thread.live = self._registry.take(thread, saved.head)
+        # One that died while it was parked is no loss: its snapshot is in the graph's state.
+        if live is not None and not (yield "alive", live.core):
+            self._registry.count("died")
             thread.live = None
-            self._registry.park(thread, live)
-        live = self._registry.take(thread, saved.head)
+            self._sandbox.release(live.core)
+            live = None
         if live is None:
             live = yield from self._restored(thread, saved)
         live.rebase(saved.head, saved.seq)
         live.persistent = True
         thread.live = live
+        yield from self._left_for_others(thread, live, saved)
         return live
+
+    def _left_for_others(self, thread: Thread, live: Live, saved: Saved) -> Work:
+        """Before a turn goes on from its checkpoint, park a copy there: another branch may too."""
+        if not live.at_turn_end:
+            return
+        live.at_turn_end = False
+        if live.head != saved.head or not self._registry.parks:
+            return
+        core = yield "copy", live.core
+        if core is not None:
+            self._registry.park(thread, live.copied(core))
 
     def _restored(self, thread: Thread, saved: Saved) -> Work:
         """A new session with what the snapshot has."""
@@ -111,6 +137,7 @@ class Continuity:
                 yield "restore", (live.core, body)
                 live.manifest = document.manifest
                 live.known = frozenset(document.hashes)
+                self._registry.count("restored")
                 if saved.at < saved.seq:
                     thread.say("what the last evals changed is lost: their turn did not end")
             elif saved.seq:
@@ -202,8 +229,9 @@ class Continuity:
         saved = read(state, self._options.tool_name)
         if not _follows(live, saved, state, None):
             return None
+        live.at_turn_end = live.seq != 0
         if live.seq == saved.seq and (saved.at == saved.seq or saved.seq == 0):
-            return None  # it has it all
+            return self._written(live, state, None)  # it has it all
         entry: Update = {"seq": live.seq, "head": live.head}
         try:
             entry |= yield from self._snapshot(thread, live, saved)
@@ -213,18 +241,30 @@ class Continuity:
             thread.live = None
             self._sandbox.release(live.core)
             _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn starts empty")
-        return {SNAPSHOT_KEY: {self._options.tool_name: entry}}
+        return self._written(live, state, entry)
+
+    def _written(self, live: Live, state: Any, entry: Update | None) -> Update | None:
+        """The turn's last write: the whole value, where most of what was written is gone."""
+        tool_name = self._options.tool_name
+        write = {} if entry is None else {tool_name: entry}
+        whole = merged((state or {}).get(SNAPSHOT_KEY), [write])
+        held_bytes = sum(map(len, read({SNAPSHOT_KEY: whole}, tool_name).chunks.values()))
+        if live.written_bytes > _SMALL_BYTES + 4 * held_bytes:
+            live.written_bytes = 0
+            return {SNAPSHOT_KEY: replacing(whole, write)}
+        return {SNAPSHOT_KEY: write} if write else None
 
     def _snapshot(self, thread: Thread, live: Live, saved: Saved) -> Work:
         started = time.monotonic()
-        body: bytes = yield "snapshot", live.core
-        if len(body) > self._options.max_snapshot_bytes + MAX_MANIFEST_BYTES or (
-            self._options.max_snapshot_bytes < 1024 < len(body)
+        pieces: list[bytes] = yield "snapshot", live.core
+        size_bytes = sum(map(len, pieces))
+        if size_bytes > self._options.max_snapshot_bytes + MAX_MANIFEST_BYTES or (
+            self._options.max_snapshot_bytes < 1024 < size_bytes
         ):
             raise SnapshotRejected("the state is over max_snapshot_bytes")
         document: SnapshotDocument = yield (
             "hash",
-            (len(body), lambda: snapshots.take_apart(body)),
+            (size_bytes, lambda: snapshots.take_apart(b"".join(pieces))),
         )
         fields: Update = {"at": live.seq}
         # Of what was written the graph may have got nothing.
@@ -237,6 +277,7 @@ class Continuity:
                 # dropped what the state still shows.
                 known = frozenset(saved.chunks) & live.known
                 fields |= snapshot_fields(document, known, self._keys, context)
+                live.written_bytes += sum(map(len, fields["chunks"].values()))
             else:
                 name = hash_of(document.manifest)
                 new = {key: part for key, part in document.chunks.items() if key not in live.known}
@@ -246,7 +287,7 @@ class Continuity:
                 fields["modules"] = sorted(thread.modules)
         live.manifest, live.known = document.manifest, frozenset(document.chunks)
         live.saved_seq = live.seq
-        live.cost = (time.monotonic() - started, len(body))
+        live.cost = (time.monotonic() - started, size_bytes)
         return fields
 
     def persists(self, thread: Thread) -> bool:
@@ -268,6 +309,10 @@ class Continuity:
                 return self._sandbox.restore(core, body, thread.modules)
             if what == "snapshot":
                 return self._sandbox.snapshot(argument)
+            if what == "copy":
+                return self._sandbox.copy(argument)
+            if what == "alive":
+                return self._sandbox.alive(argument)
             if what == "hash":
                 return argument[1]()
             assert self._store is not None
@@ -296,6 +341,10 @@ class Continuity:
                 return await self._sandbox.restore_async(core, body, thread.modules)
             if what == "snapshot":
                 return await self._sandbox.snapshot_async(argument)
+            if what == "copy":
+                return await self._sandbox.copy_async(argument)
+            if what == "alive":
+                return await self._sandbox.alive_async(argument)
             if what == "hash":
                 size_bytes, job = argument
                 return job() if size_bytes <= _INLINE_BYTES else await asyncio.to_thread(job)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from qjs_pool.aio import drive_async
 from qjs_pool.conversation import Steps
 from qjs_pool.core import Core
 from qjs_pool.drive import drive
-from qjs_pool.errors import SessionClosed
+from qjs_pool.errors import SessionClosed, SpawnError
 from qjs_pool.pool import Pool
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.result import EvalResult
@@ -26,12 +26,20 @@ Modules = dict[str, dict[str, str]]
 class Sandbox:
     """Opens sessions and runs evals. One pool for sync and async callers, in any event loop.
 
-    `make_room`: called when all slots are taken; it may close a session.
+    `make_room`: called when all slots are taken; it may close a session. `figures`: a bound method
+    whose counts `Pool.stats()` has as `parked`.
     """
 
-    def __init__(self, options: Options, make_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        make_room: Callable[[], None],
+        figures: Callable[[], Mapping[str, int]],
+    ) -> None:
         self._options = options
         self._make_room = make_room
+        self._figures = figures
+        self._told = False  # our figures are in the shared pool's
         self._lock = threading.Lock()
         self._own: Pool | None = None
         self._closed = False
@@ -41,12 +49,16 @@ class Sandbox:
         """The pool, started lazily: a turn without evals costs no process."""
         shared = self._options.pool
         if shared is not None:
+            if not self._told:
+                self._told = True
+                shared._core.add_figures("parked", self._figures)
             return shared._core
         with self._lock:
             if self._closed:
                 raise SessionClosed("the middleware is closed; make another")
             if self._own is None:
                 self._own = Pool(limits=self._options.limits, clock=self._options.clock)
+                self._own._core.add_figures("parked", self._figures)
             return self._own._core
 
     def close(self) -> None:
@@ -102,6 +114,15 @@ class Sandbox:
                 raise
         return core
 
+    @staticmethod
+    def _enter_for_copy(pool: PoolCore) -> bool:
+        if 2 * pool.slots.holders >= pool.options.max_sessions:
+            return False
+        waiting = pool.slots.enter()
+        if waiting is not None:
+            pool.slots.give_up(waiting)
+        return waiting is None
+
     def _adopted(self, pool: PoolCore) -> Core:
         try:
             core = pool.new_core(self._options.limits)
@@ -110,6 +131,51 @@ class Sandbox:
             pool.slots.leave()
             raise
         return core
+
+    def alive(self, core: Core) -> bool:
+        """Whether a parked session still has its state."""
+        return not core.closed and drive(core, core.survives)
+
+    async def alive_async(self, core: Core) -> bool:
+        """As `alive`, in the running loop."""
+        return not core.closed and await drive_async(core, core.survives)
+
+    def copy(self, core: Core) -> Core | None:
+        """An independent copy of a session; None where there is no room for one.
+
+        A copy is a convenience, so it leaves half of the pool's sessions to others.
+        """
+        pool = self.pool
+        if not self._enter_for_copy(pool):
+            return None
+        try:
+            options = pool.copy_options(core)
+            copy = drive(core, lambda: core.fork(options))
+        except (SpawnError, OSError):  # its family is full, or the machine is
+            pool.slots.leave()
+            return None
+        except BaseException:
+            pool.slots.leave()
+            raise
+        pool.adopt(copy)
+        return copy
+
+    async def copy_async(self, core: Core) -> Core | None:
+        """As `copy`, in the running loop."""
+        pool = self.pool
+        if not self._enter_for_copy(pool):
+            return None
+        try:
+            options = pool.copy_options(core)
+            copy = await drive_async(core, lambda: core.fork(options))
+        except (SpawnError, OSError):
+            pool.slots.leave()
+            return None
+        except BaseException:
+            pool.slots.leave()
+            raise
+        pool.adopt(copy)
+        return copy
 
     def release(self, core: Core) -> None:
         """Close a session; never waits for the guest."""
@@ -149,11 +215,11 @@ class Sandbox:
 
     # --- state ----------------------------------------------------------------------------------
 
-    def snapshot(self, core: Core) -> bytes:
-        """The state as a body."""
+    def snapshot(self, core: Core) -> list[bytes]:
+        """The state as the pieces of a body."""
         return drive(core, core.snapshot)
 
-    async def snapshot_async(self, core: Core) -> bytes:
+    async def snapshot_async(self, core: Core) -> list[bytes]:
         """As `snapshot`, in the running loop."""
         return await drive_async(core, core.snapshot)
 

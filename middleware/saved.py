@@ -23,6 +23,14 @@ from typing import Any, Final
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.binop import BinaryOperatorAggregate
 
+try:
+    from langgraph.channels.delta import DeltaChannel
+    from langgraph.types import Overwrite
+except ImportError:
+    _HAS_DELTAS = False
+else:
+    _HAS_DELTAS = True
+
 from qjs_pool import snapshots
 from qjs_pool.errors import SnapshotRejected
 from qjs_pool.snapshots import SnapshotDocument
@@ -69,11 +77,18 @@ def state_channel() -> BaseChannel[Any, Any, Any]:
     A checkpoint in between is read out of the writes since then, so a large state that is gone
     costs nothing for long.
     """
-    try:
-        from langgraph.channels.delta import DeltaChannel
-    except ImportError:  # an older langgraph: each checkpoint has the whole value
+    if not _HAS_DELTAS:  # an older langgraph: each checkpoint has the whole value
         return BinaryOperatorAggregate(dict, _merged_one)
     return DeltaChannel(merged, dict, snapshot_frequency=_WHOLE_EVERY)
+
+
+def replacing(whole: dict[str, Any], write: dict[str, Any]) -> Any:
+    """A write that has the checkpoint hold the whole value, so that earlier ones are read no more.
+
+    For a node of its own: a step may make one of its kind. An older langgraph, whose checkpoints
+    hold whole values anyway, gets `write`.
+    """
+    return Overwrite(whole) if _HAS_DELTAS else write
 
 
 def _merged_one(value: Any, write: Any) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol
 
 from langgraph.store.base import BaseStore, Item
 
+_INLINE_BYTES: Final = 256 << 10  # base64 of that much takes a millisecond: more, in a thread
+_SLICE_CHARS: Final = 4 << 18  # of the text of a slice
+_SLICE_BYTES: Final = 3 << 18  # a multiple of three, so that only the last one is padded
 _NAMESPACE: Final = ("qjs_pool", "snapshots")
 
 
@@ -84,14 +87,29 @@ class GraphStore:
 
     async def aput(self, blobs: Mapping[str, bytes]) -> None:
         for name, data in blobs.items():
-            await self._store.aput(_NAMESPACE, name, _boxed(data), index=False)
+            if len(data) <= _INLINE_BYTES:
+                boxed = _boxed(data)
+            else:
+                boxed = await asyncio.to_thread(_boxed, data)
+            await self._store.aput(_NAMESPACE, name, boxed, index=False)
 
     async def aget(self, names: Iterable[str]) -> dict[str, bytes]:
-        return _unboxed({name: await self._store.aget(_NAMESPACE, name) for name in names})
+        items = {name: await self._store.aget(_NAMESPACE, name) for name in names}
+        if sum(map(_size, items.values())) <= _INLINE_BYTES:
+            return _unboxed(items)
+        return await asyncio.to_thread(_unboxed, items)
+
+
+def _size(item: Item | None) -> int:
+    data = None if item is None else item.value.get("data")
+    return len(data) if isinstance(data, str) else 0
 
 
 def _boxed(data: bytes) -> dict[str, Any]:
-    return {"data": base64.b64encode(data).decode("ascii")}
+    # In slices: in one go it would keep every other thread, an event loop's too, from running.
+    view = memoryview(data)
+    slices = (view[at : at + _SLICE_BYTES] for at in range(0, len(data), _SLICE_BYTES))
+    return {"data": "".join(base64.b64encode(part).decode("ascii") for part in slices)}
 
 
 def _unboxed(items: Mapping[str, Item | None]) -> dict[str, bytes]:
@@ -100,7 +118,10 @@ def _unboxed(items: Mapping[str, Item | None]) -> dict[str, bytes]:
         data = None if item is None else item.value.get("data")
         if isinstance(data, str):
             try:
-                found[name] = base64.b64decode(data, validate=True)
+                found[name] = b"".join(
+                    base64.b64decode(data[at : at + _SLICE_CHARS], validate=True)
+                    for at in range(0, len(data), _SLICE_CHARS)
+                )
             except ValueError:
                 continue  # as good as missing
     return found

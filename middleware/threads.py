@@ -14,21 +14,24 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
+
+from langgraph.errors import GraphInterrupt
 
 from qjs_pool.core import Core
 from qjs_pool.turnstile import Turnstile
 
 from .capture import Record
+from .live import Live
+from .memory import MemoryGauge
+from .order import CallOrder
 from .ptc import Exposed
 
 STATE_KEY: Final = "_qjs_pool_thread"
 MAX_WAITING: Final = 64  # evals of one conversation in the queue
 MAX_THREADS: Final = 4096
 TURN_S: Final = 300.0  # how long a session stays between two evals of one turn
-ORDER_S: Final = 0.25  # how long an eval waits for its predecessor to arrive
-_KEPT_MESSAGES: Final = 8
+LOOK_S: Final = 10.0  # how often it is looked whether parked sessions take memory that is short
 _MAX_DELAY_S: Final = 3600.0
 _SLACK_S: Final = 0.05
 
@@ -73,34 +76,6 @@ def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
     )
 
 
-class Live:
-    """A session, and where in the line of its conversation's states it is."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.head = ""  # as the last eval left it
-        self.seq = 0
-        self.base = ""  # the head that the graph's state had last, and the evals since
-        self.since: set[str] = set()
-        self.saved_seq = 0  # of the last snapshot
-        self.manifest: bytes | None = None
-        self.known: frozenset[str] = frozenset()  # chunks of it
-        self.cost: tuple[float, int] | None = None  # seconds and bytes
-        self.used = time.monotonic()
-        self.persistent = False  # the graph's state has what it needs to come back
-
-    def rebase(self, head: str, seq: int) -> None:
-        """The graph's state has got as far as this session."""
-        self.base, self.since = head, set()
-        if self.head != head:  # it is new
-            self.head, self.seq, self.saved_seq = head, seq, seq
-
-    def advance(self, call_id: str, head: str, seq: int) -> None:
-        """An eval has changed the state; `seq` is the graph's."""
-        self.head, self.seq = head, max(self.seq, seq) + 1
-        self.since.add(call_id)
-
-
 class Thread:
     """One conversation: its session if it has one, its queue of evals, its tools and modules."""
 
@@ -116,6 +91,8 @@ class Thread:
         self.note = ""  # for the next result
         self.used = time.monotonic()
         self.in_turn = False  # between a turn's first eval and its end
+        self.holds = 0  # reasons to wait for a person, see Registry.hold
+        self.suspended = False  # one of them: the turn was interrupted
         self.stragglers: list[Record] = []
         self.leftovers: list[Core] = []  # sessions of single evals, with calls still running
 
@@ -129,51 +106,15 @@ class Thread:
         self.note = f"{self.note}; {note}" if self.note else note
 
 
-class CallOrder:
-    """Evals of one model message enter the queue in the order in which the model wrote them.
+class Idle(NamedTuple):
+    """A session that nobody uses. The least one is the first to go."""
 
-    In an event loop they arrive in order by themselves; threads may overtake each other on the way.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._arrivals: OrderedDict[str, dict[int, Future[None]]] = OrderedDict()
-
-    def predecessor(self, message: str, position: int) -> Future[None] | None:
-        """To be waited for, `ORDER_S` at most: a call that something held back never arrives."""
-        if position == 0:
-            return None
-        arrival = self._arrival(message, position - 1)
-        return None if arrival.done() else arrival
-
-    def arrived(self, message: str, position: int) -> None:
-        arrival = self._arrival(message, position)
-        with self._lock:
-            if not arrival.done():
-                arrival.set_result(None)
-
-    def _arrival(self, message: str, position: int) -> Future[None]:
-        with self._lock:
-            arrivals = self._arrivals.setdefault(message, {})
-            self._arrivals.move_to_end(message)
-            while len(self._arrivals) > _KEPT_MESSAGES:
-                self._arrivals.popitem(last=False)
-            return arrivals.setdefault(position, Future())
-
-
-def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, int] | None:
-    """The model message that made a call, and which of its evals it is."""
-    messages = state.get("messages") if isinstance(state, Mapping) else None
-    for message in reversed(messages or ()):
-        calls = [
-            call for call in getattr(message, "tool_calls", None) or () if call["name"] == tool_name
-        ]
-        for position, call in enumerate(calls):
-            if call["id"] == call_id:
-                return str(calls[0]["id"]), position
-        if calls:
-            return None
-    return None
+    held: bool  # a person is waited for
+    in_turn: bool  # its turn goes on, or failed
+    kept: bool  # no mere spare
+    used: float
+    thread: Thread
+    live: Live
 
 
 class Registry:
@@ -182,13 +123,22 @@ class Registry:
     `park_s`: seconds that an unused session stays; `max_parked`: how many do.
     """
 
-    def __init__(self, park_s: float, max_parked: int, release: Callable[[Core], None]) -> None:
+    def __init__(
+        self,
+        park_s: float,
+        max_parked: int,
+        release: Callable[[Core], None],
+    ) -> None:
         self._park_s = park_s
         self._max_parked = max_parked
         self._release = release
+        self._is_short = MemoryGauge().is_short
         self._lock = threading.Lock()
         self._threads: OrderedDict[ThreadKey, Thread] = OrderedDict()
         self._timer: threading.Timer | None = None
+        self._counts = dict.fromkeys(
+            ("taken_over", "copied", "restored", "expired", "evicted", "died"), 0
+        )
         _registries.add(self)
 
     def of(self, key: ThreadKey) -> Thread:
@@ -214,32 +164,109 @@ class Registry:
 
     # --- sessions that nobody uses --------------------------------------------------------------
 
+    @property
+    def parks(self) -> bool:
+        """Whether sessions stay after their turn."""
+        return self._park_s > 0 and self._max_parked > 0
+
     def park(self, thread: Thread, live: Live) -> None:
         """Put a session aside, for a turn that starts from its state."""
+        surplus = []
         with self._lock:
+            # Of what a conversation has left behind the last state is the likely one to branch off.
+            if live.spare:
+                self._counts["copied"] += 1
+                surplus = [one for one in thread.parked.values() if one.spare]
+            if (twin := thread.parked.get(live.head)) is not None and twin not in surplus:
+                surplus.append(twin)
+            for one in surplus:
+                thread.parked.pop(one.head, None)
             thread.parked[live.head] = live
+        for one in surplus:
+            self._release(one.core)
         self.sweep()
 
     def take(self, thread: Thread, head: str) -> Live | None:
         """The parked session that is in that state."""
         with self._lock:
             live = thread.parked.pop(head, None)
-        return None if live is None or live.core.closed else live
+            if live is not None:
+                live.spare = False
+                live.used = time.monotonic()
+                self._counts["taken_over"] += 1
+        return live
+
+    def count(self, what: str) -> None:
+        """Note for the figures that something happened."""
+        with self._lock:
+            self._counts[what] += 1
+
+    def figures(self) -> dict[str, int]:
+        """How many sessions are parked and held now, and how often what became of them."""
+        with self._lock:
+            idle = self._idle()
+            parked = sum(not one.in_turn for one in idle)
+            held = sum(one.held for one in idle)
+            return {"sessions": parked, "held": held, **self._counts}
+
+    def hold(self, thread: Thread) -> None:
+        """A person is waited for: the conversation's session stays however long that takes.
+
+        It still goes for lack of room, after all that nobody waits for.
+        """
+        with self._lock:
+            thread.holds += 1
+
+    def unhold(self, thread: Thread) -> None:
+        """The person has answered; from now on time counts again. Undoes one `hold`."""
+        with self._lock:
+            thread.holds -= 1
+            thread.touch()
+        self.sweep()
+
+    def stopped(self, thread: Thread, error: BaseException) -> None:
+        """An eval ended by an error of the run's: if that waits for a person, so does the session.
+
+        As `hold`, until the conversation's next eval, or the end of a turn.
+        """
+        with self._lock:
+            if isinstance(error, GraphInterrupt) and not thread.suspended:
+                thread.suspended = True
+                thread.holds += 1
+
+    def resume(self, thread: Thread) -> None:
+        """Undo what `stopped` did, if it did anything."""
+        with self._lock:
+            if thread.suspended:
+                thread.suspended = False
+                thread.holds -= 1
+                thread.touch()
 
     def sweep(self) -> None:
-        """Close sessions that are unused for too long, and the least recently used of too many."""
+        """Close sessions that are unused for too long, and the least of too many.
+
+        When memory is short, every spare goes, and a quarter of the others that are parked.
+        """
         now = time.monotonic()
+        is_short = self._is_short()  # before the lock: it reads files
         with self._lock:
-            idle = sorted(self._idle(), key=lambda one: one[1].used)
-            surplus = sum(not thread.in_turn for thread, _ in idle) - self._max_parked
+            idle = sorted(self._idle(), key=_order)
+            parked = [one for one in idle if not one.in_turn or one.held]
+            surplus = len(parked) - self._max_parked
+            if is_short:
+                spares = sum(not one.kept for one in parked)
+                surplus = max(surplus, spares + -(-(len(parked) - spares) // 4))
             taken, next_s = [], math.inf
-            for thread, live in idle:
-                left_s = live.used + self._patience_s(thread) - now
-                if left_s <= 0 or (surplus > 0 and not thread.in_turn):
-                    surplus -= not thread.in_turn
-                    taken.append(self._take(thread, live, "it was idle for too long"))
+            for one in idle:
+                left_s = math.inf if one.held else one.used + self._patience_s(one) - now
+                is_parked = not one.in_turn or one.held
+                if left_s <= 0 or (surplus > 0 and is_parked):
+                    self._counts["expired" if left_s <= 0 else "evicted"] += 1
+                    surplus -= is_parked
+                    reason = "it was idle for too long"
+                    taken.append(self._take(one.thread, one.live, reason))
                 else:
-                    next_s = min(next_s, left_s)
+                    next_s = min(next_s, left_s, LOOK_S)
             self._sweep_in(next_s)
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
@@ -250,15 +277,16 @@ class Registry:
     def make_room(self) -> None:
         """Close the session that another conversation needs most, if there is one."""
         with self._lock:
-            idle = min(self._idle(), key=lambda one: (one[0].in_turn, one[1].used), default=None)
+            idle = min(self._idle(), key=_order, default=None)
             reason = "its worker was needed for another conversation"
-            core = None if idle is None else self._take(*idle, reason)
+            core = None if idle is None else self._take(idle.thread, idle.live, reason)
+            self._counts["evicted"] += core is not None
         if core is not None:
             self._release(core)
 
-    def _patience_s(self, thread: Thread) -> float:
+    def _patience_s(self, one: Idle) -> float:
         # A turn that failed, or waits for a person, has no end that would be told.
-        return max(self._park_s, TURN_S) if thread.in_turn else self._park_s
+        return max(self._park_s, TURN_S) if one.in_turn else self._park_s
 
     def _sweep_in(self, seconds: float) -> None:
         if self._timer is None and seconds < math.inf:
@@ -274,13 +302,16 @@ class Registry:
             self._timer = None
         self.sweep()
 
-    def _idle(self) -> list[tuple[Thread, Live]]:
+    def _idle(self) -> list[Idle]:
         idle = []
         for thread in self._threads.values():
-            idle += [(thread, live) for live in thread.parked.values()]
+            for live in thread.parked.values():
+                idle.append(Idle(False, False, not live.spare, live.used, thread, live))
+            live_now = thread.live
             # Whoever runs an eval holds a turn before it looks at the session.
-            if thread.live is not None and thread.turns.holders == 0:
-                idle.append((thread, thread.live))
+            if live_now is not None and thread.turns.holders == 0:
+                held = thread.holds > 0
+                idle.append(Idle(held, thread.in_turn, True, live_now.used, thread, live_now))
         return idle
 
     @staticmethod
@@ -314,6 +345,10 @@ class Registry:
         self._lock = threading.Lock()
         self._threads = OrderedDict()
         self._timer = None
+
+
+def _order(one: Idle) -> tuple[bool, bool, bool, float]:
+    return one.held, one.in_turn, one.kept, one.used
 
 
 def _sweep_later(reference: weakref.ref[Registry]) -> None:

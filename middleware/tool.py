@@ -23,12 +23,13 @@ from qjs_pool.result import EvalResult
 from .continuity import Continuity
 from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
 from .options import Options
+from .order import ORDER_S, position_of
 from .prompts import CODE_DOC, tool_description
 from .ptc import Allowlist, Exposed, ExposedSets
 from .result import artifact_of, render_error, render_result
 from .sandbox import Sandbox
 from .skills import Skills
-from .threads import ORDER_S, Registry, Thread, position_of, thread_key
+from .threads import Registry, Thread, thread_key
 
 Runtime = ToolRuntime[Any, Any]
 
@@ -70,8 +71,8 @@ class Evaluator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.sandbox = Sandbox(options, lambda: self.registry.make_room())
-        self.registry = Registry(options.park, options.max_parked, self.sandbox.release)
+        self.registry = Registry(options.park, options.max_parked, self._release)
+        self.sandbox = Sandbox(options, self.registry.make_room, self.registry.figures)
         self.allowlist = Allowlist(options.ptc, options.tool_name)
         self.skills = Skills(options.skills_backend, self.allowlist)
         self.continuity = Continuity(options, self.registry, self.sandbox, self.skills)
@@ -108,8 +109,7 @@ class Evaluator:
     def evaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the calling thread."""
         thread, scope = self._begin(runtime, in_loop=False)
-        token = enter_scope(scope)
-        update = None
+        token, update = enter_scope(scope), None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
@@ -124,6 +124,7 @@ class Evaluator:
                 finally:
                     thread.turns.leave()
         except StopEval as stop:
+            self.registry.stopped(thread, stop.error)
             raise stop.error from None
         except (UsageError, PoolExhausted) as error:
             return self._refused(error, runtime)
@@ -136,8 +137,7 @@ class Evaluator:
     async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the running event loop."""
         thread, scope = self._begin(runtime, in_loop=True)
-        token = enter_scope(scope)
-        update = None
+        token, update = enter_scope(scope), None
         try:
             source = checked_code(code)
             if self.options.mode == "call":
@@ -152,6 +152,7 @@ class Evaluator:
                 finally:
                     thread.turns.leave()
         except StopEval as stop:
+            self.registry.stopped(thread, stop.error)
             raise stop.error from None
         except asyncio.CancelledError:
             if not thread.key.lasting:  # nobody can come back to it
@@ -172,6 +173,7 @@ class Evaluator:
         if thread.exposed is None:  # no model call came before: a resumed run, or no agent at all
             thread.exposed = self.exposed(getattr(runtime, "tools", ()))
         thread.in_turn = True
+        self.registry.resume(thread)
         self.registry.sweep()
         path = _PATH.get()
         if (
@@ -345,6 +347,7 @@ class Evaluator:
 
     def _cancel_calls(self, thread: Thread) -> None:
         thread.in_turn = False
+        self.registry.resume(thread)
         stragglers, thread.stragglers = thread.stragglers, []
         for record in stragglers:
             if not record.ended.done():
@@ -369,9 +372,13 @@ class Evaluator:
     def start_turn(self, thread: Thread) -> None:
         """What an earlier turn, which failed, has left behind."""
         thread.missing_modules.clear()
+        self.registry.resume(thread)
         if self.options.mode != "thread":
             self._cancel_calls(thread)
             self._is_over(thread)
+
+    def _release(self, core: Core) -> None:
+        self.sandbox.release(core)
 
     def close(self) -> None:
         """Close every session, and the pool if it is the middleware's own."""

@@ -127,11 +127,11 @@ class AsyncSession:
 
     async def snapshot(self, *, context: str = "") -> bytes:
         """The session's state as bytes; see `Session.snapshot`."""
-        body = await drive_async(self._core, self._core.snapshot)
+        pieces = await drive_async(self._core, self._core.snapshot)
         seal = self._pool._core.sealed_snapshot
-        if len(body) < _OFF_LOOP_BYTES:
-            return seal(body, context)
-        return await asyncio.to_thread(seal, body, context)
+        if sum(map(len, pieces)) < _OFF_LOOP_BYTES:
+            return seal(pieces, context)
+        return await asyncio.to_thread(seal, pieces, context)
 
     async def reset(self) -> None:
         """Go on in a fresh worker, with nothing of the old state."""

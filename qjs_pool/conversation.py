@@ -232,15 +232,15 @@ class Conversation:
 
     def snapshot(
         self, request: wire.Snapshot, room_bytes: int, wall_s: float | None
-    ) -> Steps[bytes | wire.Done | Death]:
-        """Ask for a snapshot of at most `room_bytes`; a Done says why there is none."""
+    ) -> Steps[list[bytes] | wire.Done | Death]:
+        """Ask for a snapshot of at most `room_bytes`, in pieces; a Done says why there is none."""
         self._pieces, self._room_bytes = [], room_bytes
         answer = yield from self.exchange(request, wall_s, request.cpu_s)
         pieces, self._pieces = self._pieces, []
         assert not isinstance(answer, wire.EvalDone)  # the channel answers a request with a Done
         if isinstance(answer, Death) or answer.problem is not None:
             return answer
-        return b"".join(pieces)
+        return pieces
 
     def _send_answers(self, answers: Sequence[wire.ToolAnswer]) -> None:
         if self._channel.state is not State.RUNNING:

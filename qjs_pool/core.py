@@ -32,7 +32,7 @@ _ROLLED_BACK: Final = "the session is as it was before this eval"
 _RESET: Final = "the session's state is lost, it starts empty"
 # CPU seconds for writing the state down; the guest's programs are not charged for it.
 _SNAPSHOT_CPU_S: Final = 20.0
-_PIECE_BYTES: Final = 4 << 20
+_PIECE_BYTES: Final = 1 << 20  # sent from event loops as well: a millisecond each
 _DIED_EVERY_TIME: Final = "the session's worker died at this request every time"
 
 
@@ -146,6 +146,21 @@ class Core:
         talk = yield from self._settle()
         yield from talk.stand()
 
+    def survives(self) -> Steps[bool]:
+        """Whether the session has all its state, and a worker, whatever happened meanwhile.
+
+        False: its family or its last checkpoint is gone. What is left of it is of no use.
+        """
+        talk, notes = self._talk, len(self._notes)
+        if talk is None:
+            return False
+        try:
+            yield from self._settle()
+        except SpawnError:
+            return False
+        # A successor from the keeper is the same conversation; a loss leaves a remark.
+        return self._talk is talk and len(self._notes) == notes
+
     def eval(self, code: str, cpu_s: float | None, *, want_value: bool = True) -> Steps[EvalResult]:
         """Run one program; whatever the guest does comes back as data."""
         started = time.monotonic()
@@ -221,14 +236,17 @@ class Core:
                 end.close()
         return copy
 
-    def snapshot(self) -> Steps[bytes]:
-        """The state as a body (see `wire.documents`), unhashed and unsigned."""
+    def snapshot(self) -> Steps[list[bytes]]:
+        """The state as the pieces of a body (see `wire.documents`), unhashed and unsigned.
+
+        Whoever joins them copies it all, and should do so outside of any event loop.
+        """
         limits = self.options.limits
         for _ in range(_ATTEMPTS):
             talk = yield from self._settle()
             self._ids += 1
             request = wire.Snapshot(self._ids, limits.snapshot_room, _SNAPSHOT_CPU_S)
-            answer: bytes | wire.Done | Death | None = None
+            answer: list[bytes] | wire.Done | Death | None = None
             try:
                 answer = yield from talk.snapshot(
                     request, limits.snapshot_room + MAX_MANIFEST_BYTES, limits.wall
@@ -236,7 +254,7 @@ class Core:
             finally:
                 if answer is None:
                     talk.stop()
-            if isinstance(answer, bytes):
+            if isinstance(answer, list):
                 return answer
             if isinstance(answer, wire.Done):
                 raise SnapshotRejected(f"no snapshot was taken: {answer.problem}")

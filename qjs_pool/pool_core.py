@@ -89,6 +89,7 @@ class PoolCore:
         self._idle: deque[Link] = deque()
         self._cores: set[Core] = set()
         self._draws = 0
+        self._figures: dict[str, list[weakref.WeakMethod[Callable[[], Mapping[str, int]]]]] = {}
         _pools.add(self)
 
     # --- sessions -------------------------------------------------------------------------------
@@ -145,10 +146,10 @@ class PoolCore:
             max_bytes=limits.snapshot_room + documents.MAX_MANIFEST_BYTES,
         )
 
-    def sealed_snapshot(self, body: bytes, context: str) -> bytes:
+    def sealed_snapshot(self, pieces: list[bytes], context: str) -> bytes:
         """A body in its envelope; costs a hash over all of it."""
         _check_context(context)
-        return snapshots.seal(body, keys=self.options.snapshot_keys, context=context)
+        return snapshots.seal(b"".join(pieces), keys=self.options.snapshot_keys, context=context)
 
     def adopt(self, core: Core) -> None:
         """Take a session into the pool's keeping."""
@@ -271,6 +272,29 @@ class PoolCore:
 
     # --- figures, the end -----------------------------------------------------------------------
 
+    def add_figures(self, name: str, source: Callable[[], Mapping[str, int]]) -> None:
+        """Have `stats()` show the counts of a user of this pool, as a mapping under `name`.
+
+        `source` is a bound method of an object that the pool does not keep alive; it must not wait.
+        Those of one name are added up, and one that is added twice counts once.
+        """
+        reference = weakref.WeakMethod(source)
+        with self._lock:
+            known = self._figures.setdefault(name, [])
+            known[:] = [one for one in known if one() is not None]
+            if reference not in known:
+                known.append(reference)
+
+    def _added_figures(self) -> dict[str, dict[str, int]]:
+        with self._lock:  # not held while they are asked: they have locks of their own
+            asked = [(name, one()) for name, known in self._figures.items() for one in known]
+        figures: dict[str, dict[str, int]] = {}
+        for name, source in asked:
+            sums = figures.setdefault(name, {})
+            for what, number in ({} if source is None else source()).items():
+                sums[what] = sums.get(what, 0) + number
+        return figures
+
     def stats(self) -> dict[str, Any]:
         """Counters and the sessions' memory; see `Pool.stats`."""
         with self._lock:
@@ -286,6 +310,7 @@ class PoolCore:
             "recoveries": sum(core.recoveries for core in cores),
             "zygote_starts": self.supervisor.starts,
             "rss_bytes": descriptors.rss_bytes([core.worker_pid for core in cores]),
+            **self._added_figures(),
         }
 
     def close(self) -> None:

@@ -91,6 +91,9 @@ class PoolFront:
 
         `sessions`, `idle`, `waiting`, `max_sessions`: how many there are now; `sessions_opened`,
         `sessions_closed`, `recoveries`, `zygote_starts`: how often it happened; `rss_bytes`:
-        resident bytes of the workers, shared pages counted for each.
+        resident bytes of the workers, shared pages counted for each. Where a middleware uses the
+        pool also `parked`: how many `sessions` wait for their conversation's next turn, how many of
+        the others are `held` for a person, and how often one was `taken_over`, `copied` for another
+        branch, `restored` from a snapshot instead, closed as `expired` or `evicted`, or `died`.
         """
         return self._core.stats()

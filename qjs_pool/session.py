@@ -92,8 +92,8 @@ class Session:
         Raises:
             SnapshotRejected: the state is over `Limits.snapshot_bytes`, or takes too long to write.
         """
-        body = self._drive(self._core.snapshot)
-        return self._pool._core.sealed_snapshot(body, context)
+        pieces = self._drive(self._core.snapshot)
+        return self._pool._core.sealed_snapshot(pieces, context)
 
     def reset(self) -> None:
         """Go on in a fresh worker, with nothing of the old state."""

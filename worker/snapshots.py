@@ -15,7 +15,8 @@ from qjs_pool.wire.documents import BadDocument, Global, Manifest
 
 from .engine import Engine, EngineOutOfMemory, Interrupted
 
-PIECE_BYTES: Final = 4 << 20
+# Taking in a piece copies it some times, in the host's event loop: this much is a millisecond.
+PIECE_BYTES: Final = 1 << 20
 # Room for the survey's tables and the text, next to a heap that may be full.
 _HEADROOM_BYTES: Final = 16 << 20
 

@@ -123,7 +123,12 @@ _HARMLESS: Final = {
     ),
     "a global of the base image": (
         json.dumps([1, [["JSON", 5]], []]),
-        "typeof JSON.parse",
+        "[JSON, [...'ab'].length, await 3]",  # as after `JSON = 5`
+        "[5, 2, 3]",
+    ),
+    "a global that is put back at each eval": (
+        json.dumps([1, [["console", 5]], []]),
+        "typeof console.log",
         "function",
     ),
     "the bridge's own name": (

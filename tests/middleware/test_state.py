@@ -6,6 +6,7 @@ import asyncio
 import copy
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -472,3 +473,58 @@ def test_the_channel_merges_writes_with_and_without_langgraphs_delta_channel(
     channel.update([{"eval": {"seq": 2, "head": "c"}}])
     assert channel.get() == {"eval": {"seq": 2, "head": "c"}, "js": {"seq": 1, "head": "b"}}
     assert channel.copy().get() == channel.get()
+
+
+LARGE = "var big = new Float64Array(3e5).map(Math.random); var kept = 7; big.length"
+
+
+def test_what_was_dropped_is_not_read_again_in_later_turns(scripted: Any, ask: Ask) -> None:
+    saver = InMemorySaver()
+    script = [line for code in (LARGE, "kept", "big = null; kept", "kept") for line in
+              scripted.turn(code)]  # fmt: skip
+    agent = scripted.agent(script, scripted.middleware(), checkpointer=saver)
+    for _ in range(3):
+        agent.invoke(ask(), thread())
+    assert scripted.texts(agent.invoke(ask(), thread()))[-1] == "<result>7</result>"
+    config = agent.get_state(thread()).config
+    history = saver.get_delta_channel_history(config=config, channels=[SNAPSHOT_KEY])[SNAPSHOT_KEY]
+    assert len(repr(history)) < 10_000
+    assert Turns(scripted, ask, saver)("[big, kept]") == ["<result>[null, 7]</result>"]
+
+
+@pytest.mark.parametrize("kind", ["state", "folder", "store"])
+def test_large_states_are_hashed_packed_and_stored_outside_of_the_event_loop(
+    scripted: Any, ask: Ask, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qjs_pool import snapshots
+    from qjs_pool.middleware import store
+
+    in_loop: list[str] = []
+
+    def watched(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*args: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                in_loop.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(module, name, call)
+
+    watched(snapshots, "take_apart")
+    watched(snapshots, "put_together")
+    watched(store.FolderStore, "put")
+    watched(store, "_boxed")
+    watched(store, "_unboxed")
+    options: dict[str, Any] = {"folder": {"snapshot_store": tmp_path}, "state": {}}.get(
+        kind, {"snapshot_store": InMemoryStore()}
+    )
+    turn = Turns(scripted, ask, InMemorySaver())
+
+    async def run() -> Any:
+        await turn.make(LARGE, **options).ainvoke(ask(), thread())
+        return await turn.make("big.length + kept", **options).ainvoke(ask(), thread())
+
+    assert scripted.texts(asyncio.run(run()))[-1] == "<result>300007</result>"
+    # The manifest of the store is small: its own way there costs nothing.
+    assert set(in_loop) <= {"_boxed", "_unboxed"} if kind == "store" else in_loop == []

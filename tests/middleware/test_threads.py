@@ -14,7 +14,8 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from qjs_pool import Limits, Pool
-from qjs_pool.middleware.threads import STATE_KEY, CallOrder, position_of, thread_key
+from qjs_pool.middleware.order import CallOrder, position_of
+from qjs_pool.middleware.threads import STATE_KEY, thread_key
 
 Ask = Callable[..., dict[str, Any]]
 

@@ -59,8 +59,8 @@ class Guest:
         assert error is not None, "the program did not throw"
         return f"{error.name}: {error.message}"
 
-    def body(self, max_bytes: int = MEMORY_BYTES) -> bytes:
-        return self._snapshots.take(MEMORY_BYTES, max_bytes, _CPU_S)
+    def body(self, max_bytes: int = MEMORY_BYTES, *, cpu_s: float = _CPU_S) -> bytes:
+        return self._snapshots.take(MEMORY_BYTES, max_bytes, cpu_s)
 
     def heir(self) -> Guest:
         return Guest(self.body(), preload=self._preload)

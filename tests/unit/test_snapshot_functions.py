@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from qjs_pool.wire import documents
+
 from .prelude_guest import engine_has
 from .snapshot_guest import Guest, after
 
@@ -333,3 +335,29 @@ def test_functions_of_tools_are_known_by_name() -> None:
     heir._snapshots.restore(body, 1 << 26, 1 << 26, 5.0, lambda _: None)
     assert heir.text("[find === tools.search, all === tools]") == "[true, true]"
     assert "'tools.search' was not restored" in Guest(body).error("find()")
+
+
+@pytest.mark.parametrize(
+    ("program", "question", "answer"),
+    [
+        ("const URL = 'https://x.test'", "[URL]", '["https://x.test"]'),
+        ("class Map { hi() { return 1 } }; const m = new Map()", "m instanceof Map && m.hi()", "1"),
+        ("function parseInt(text) { return 'mine ' + text }", "[parseInt('7')]", '["mine 7"]'),
+        ("const old = Set; Set = 5", "[Set, new old([1]).size]", "[5, 1]"),
+        ("globalThis.isNaN = undefined", "[typeof isNaN]", '["undefined"]'),
+        ("const tools = 1, console = 2", "[typeof tools, typeof console]", '["object", "object"]'),
+        ("Array.prototype.extra = 1; const Array2 = Array", "[].extra", "undefined"),
+    ],
+)
+def test_a_global_named_like_a_built_in_one_comes_back_instead_of_it(
+    program: str, question: str, answer: str
+) -> None:
+    assert after(program).text(question) == answer
+
+
+def test_a_program_that_replaced_nothing_has_no_globals_in_its_snapshot() -> None:
+    guest = Guest()
+    guest.text("1 + 1")
+    head, stored = documents.split(guest.body())
+    manifest = documents.decode_manifest(documents.unstore(head, 1 << 20))
+    assert (manifest.globals, stored) == ([], [])

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from qjs_pool.wire import documents
+from qjs_pool.worker.snapshots import SnapshotProblem
+
 from .prelude_guest import engine_has
 from .snapshot_guest import Guest, after
 
@@ -263,3 +266,47 @@ def test_hostile_getters_and_proxies_never_run() -> None:
     heir = guest.heir()
     assert guest.text("ran") == "0"
     assert heir.text("ran") == "0"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "const list = []; for (let i = 0; i < 100000; i++) list.push({ a: i })",
+        "const all = { rows: { list: [] } };"
+        "for (let i = 0; i < 100000; i++) all.rows.list.push([i])",
+        "const map = new Map(); for (let i = 0; i < 100000; i++) map.set(i, { a: i })",
+        "const set = new Set(); for (let i = 0; i < 100000; i++) set.add({ a: i })",
+        "let chain = null; for (let i = 0; i < 100000; i++) chain = { chain, i }",
+    ],
+    ids=["list", "nested list", "Map", "Set", "chain"],
+)
+def test_a_state_over_its_limit_is_refused_without_being_looked_through(make: str) -> None:
+    guest = Guest()
+    guest.text(make)
+    # To look at all of them takes half a second of CPU time; this would be refused for that.
+    with pytest.raises(SnapshotProblem, match="takes more than 131072 bytes"):
+        guest.body(1 << 17, cpu_s=0.1)
+    assert guest.text("1 + 1") == "2"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "Array(3000).fill(1)",
+        "Array.from({ length: 300 }, () => ({ a: 1 }))",
+        "'x'.repeat(900)",
+        "new Map([[1, 'a'], ['b', [2]]])",
+        "new Set([1, 2, [3]])",
+        "new Uint8Array(500)",
+        "({ a: undefined, b: 1n, c: [NaN, -0], d: Symbol.iterator })",
+        "[[[[]]], {}, { b: { c: {} } }]",
+    ],
+)
+def test_a_limit_as_large_as_the_document_is_enough(state: str) -> None:
+    guest = Guest()
+    guest.text(f"const state = {state}")
+    _, stored = documents.split(guest.body())
+    size = sum(len(documents.unstore(part, 1 << 20)) for part in stored)
+    assert guest.body(size)
+    with pytest.raises(SnapshotProblem, match=f"takes more than {size - 1} bytes"):
+        guest.body(size - 1)

@@ -1,21 +1,23 @@
 // Names for what every session has: the engine's objects, ours, and those of the host's preload code.
 //
-// A snapshot refers to them by name (`Array.prototype.map`), never by value, and to nothing else: a
-// global that is in the base image is no part of a snapshot, whatever the guest did to it.
+// A snapshot refers to them by name (`Array.prototype.map`), never by value, whatever the guest did to
+// them. A global of the base image is a part of it only if a program put something else there.
 const {
-  baseNameOf, baseObject, isBaseGlobal, isPreloaded, nameBase, symbolName, wellKnownSymbol,
+  baseNameOf, baseObject, isBaseGlobal, isPreloaded, isReplaceable, isReplaced, nameBase,
+  symbolName, wellKnownSymbol,
 } = (() => {
   const P = primordials;
   const {
-    Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, ObjectPrototypeHasOwnProperty,
-    ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectOwnKeys, Set, SetPrototypeAdd,
-    SetPrototypeHas, Symbol, SymbolPrototypeGetDescription, SymbolPrototypeToString, WeakSet,
-    WeakSetPrototypeAdd, WeakSetPrototypeHas, globalThis,
+    Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, ObjectIs, ObjectPrototypeHasOwnProperty,
+    ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectOwnKeys, Symbol,
+    SymbolPrototypeGetDescription, SymbolPrototypeToString, WeakSet, WeakSetPrototypeAdd,
+    WeakSetPrototypeHas, globalThis,
   } = P;
 
   const names = new Map(); // object -> its name
   const objects = new Map(); // and back
-  const globals = new Set();
+  const globals = new Map(); // name -> its value in the base image; an accessor's: FIXED
+  const FIXED = { __proto__: null };
   const preloaded = new WeakSet(); // objects of the host's preload code
   let isPreload = false;
   const symbols = new Map(); // well-known symbol <-> name
@@ -69,8 +71,11 @@ const {
   }
 
   function nameBase(key) {
-    SetPrototypeAdd(globals, key);
     const descriptor = ReflectGetOwnPropertyDescriptor(globalThis, key);
+    const isFixed = descriptor === undefined || !descriptor.configurable
+      || !ObjectPrototypeHasOwnProperty(descriptor, "value")
+      || key === "console" || key === "tools" || key === "task"; // put back at each eval
+    MapPrototypeSet(globals, key, isFixed ? FIXED : descriptor.value);
     if (descriptor === undefined) return;
     const name = typeof key === "string" ? key : `@@${symbolName(key)}`;
     if (ObjectPrototypeHasOwnProperty(descriptor, "value")) walk(descriptor.value, name);
@@ -97,7 +102,16 @@ const {
     baseNameOf(object) { return MapPrototypeGet(names, object); },
     baseObject(name) { return MapPrototypeGet(objects, name); },
     isPreloaded(object) { return WeakSetPrototypeHas(preloaded, object); },
-    isBaseGlobal(key) { return SetPrototypeHas(globals, key); },
+    isBaseGlobal(key) { return MapPrototypeHas(globals, key); },
+    // Whether a guest's program may put a value of its own in the place of a base image's, and
+    // whether one has.
+    isReplaceable(key) { return MapPrototypeGet(globals, key) !== FIXED; },
+    isReplaced(key) {
+      const base = MapPrototypeGet(globals, key);
+      const descriptor = ReflectGetOwnPropertyDescriptor(globalThis, key);
+      return base !== FIXED && descriptor !== undefined
+        && !(ObjectPrototypeHasOwnProperty(descriptor, "value") && ObjectIs(descriptor.value, base));
+    },
     nameBase,
     symbolName,
     // The name of a well-known symbol, or the symbol of that name; undefined if there is none.

@@ -71,6 +71,9 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     return s;
   }
 
+  // Counts the least that something takes when it is written. It is called before the items of a list
+  // are looked at, and an object's while it is: a state over its limit costs what the limit allows,
+  // not what the state has.
   function spend(more) {
     units += more;
     if (units > s.maxUnits) {
@@ -157,12 +160,12 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     switch (typeof value) {
       case "object": if (value !== null) reachObject(value, parent); return;
       case "function": reachObject(value, parent); return;
-      case "string": spend(value.length + 4); return;
+      case "string": spend(value.length + 1); return;
       case "number":
         if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(parent);
         return;
       case "undefined": soil(parent); return;
-      case "bigint": spend(8); soil(parent); return;
+      case "bigint": spend(6); soil(parent); return;
       case "symbol":
         soil(parent);
         if (wellKnownSymbol(value) === undefined && SymbolKeyFor(value) === undefined) {
@@ -178,7 +181,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     if ((flags[id] & MARKED) !== 0 || !ReflectIsExtensible(object)) return false;
     const keys = ReflectOwnKeys(object);
     const { length } = keys;
-    let more = 8;
+    let more = 0;
     for (let i = 0; i < length; i++) {
       const key = keys[i];
       // `constructor`: perhaps a prototype that came with a function, whose properties are hidden.
@@ -186,9 +189,9 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         || ObjectPrototype__lookupGetter__(object, key) !== undefined) return false;
       // Read only now: it is data, or an accessor without a getter, which reads as undefined.
       const value = object[key];
-      more += key.length + 8;
+      more += key.length + 5; // quotes, a colon or comma, a comma, and a value of at least one
       switch (typeof value) {
-        case "string": more += value.length; break;
+        case "string": if ((more += value.length) > s.maxUnits) spend(more); break;
         case "number":
           if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
           break;
@@ -211,14 +214,15 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     // Index keys come first: with `length` behind all of them there is no hole and no other key.
     const keys = ReflectOwnKeys(array);
     if (keys.length !== length + 1 || keys[length] !== "length") return false;
-    let more = 2 * length;
+    spend(2 * length);
+    let more = 0;
     for (let i = 0; i < length; i++) {
       const value = array[i];
       switch (typeof value) {
         case "number":
           if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
           break;
-        case "string": more += value.length; break;
+        case "string": if ((more += value.length) > s.maxUnits) spend(more); break;
         case "object": if (value !== null) reachObject(value, id); break;
         default: reach(value, id);
       }
@@ -299,6 +303,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   function reachParts(id, object, kind) {
     switch (kind) {
       case "Map": {
+        spend(4 * P.MapPrototypeGetSize(object));
         const iterator = MapPrototypeEntries(object);
         for (;;) {
           const { done, value: pair } = MapIteratorPrototypeNext(iterator);
@@ -309,6 +314,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         break;
       }
       case "Set": {
+        spend(2 * P.SetPrototypeGetSize(object));
         const iterator = SetPrototypeValues(object);
         for (;;) {
           const { done, value } = SetIteratorPrototypeNext(iterator);
@@ -369,7 +375,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
 
   function reachProperty(id, record, key, descriptor) {
     const { props } = record;
-    spend(typeof key === "string" ? key.length + 8 : 16);
+    spend(typeof key === "string" ? key.length + 5 : 10);
     if (typeof key === "symbol") reach(key, id);
     const entry = {
       __proto__: null, key, value: undefined, get: undefined, set: undefined, isData: isData(descriptor),
@@ -413,7 +419,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       let next = 0;
       for (let i = 0; i < names.length; i++) {
         const key = names[i];
-        if (isBaseGlobal(key)) continue;
+        if (isBaseGlobal(key) && !isReplaced(key)) continue;
         const index = state.globals.length;
         const before = units;
         state.starts[index] = objects.length;

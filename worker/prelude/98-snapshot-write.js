@@ -79,6 +79,7 @@
       ids[ids.length] = id;
     }
     const texts = newList();
+    let spent = 0; // units of the text, so at most its bytes
     for (let d = 0; d < documents.length; d++) {
       const { globals: members, ids, nodes } = documents[d];
       const named = newList();
@@ -86,6 +87,11 @@
       for (let i = 0; i < ids.length; i++) nodes[i] = nodeWriter.nodeOf(ids[i]);
       const whole = [FORMAT, named, nodes];
       texts[d] = isPlain ? JSONStringify(whole) : textOf(whole);
+      spent += texts[d].length;
+      if (spent > state.maxUnits) {
+        SnapshotRefused.reason = "TooLarge";
+        throw SnapshotRefused;
+      }
     }
     const about = newList();
     for (let i = 0; i < globals.length; i++) {

@@ -171,10 +171,10 @@
     }
   };
 
-  // A global of the base image stays what it is in this session.
+  // What is put back at each eval, or can't be replaced, stays what it is in this session.
   function defineGlobalFrom(props) {
     requireThat(props.length >= 2, "a global");
     const key = typeof props[0] === "string" ? props[0] : keyOf(valueOf(at(listOf(props[0], "a key"), 1)));
-    if (!isBaseGlobal(key)) defineAll(globalThis, props);
+    if (isReplaceable(key)) defineAll(globalThis, props);
   }
 }
