@@ -75,7 +75,7 @@ const {
     const name = typeof key === "string" ? key : `@@${symbolName(key)}`;
     if (ObjectPrototypeHasOwnProperty(descriptor, "value")) walk(descriptor.value, name);
     // Ours that are put back at each eval; an accessor of preload code is never run.
-    else if (key === "console" || key === "tools" || key === "task") walk(globalThis[key], name);
+    else if (key === "console" || key === "tools") walk(globalThis[key], name);
   }
 
   MapPrototypeSet(names, globalThis, "globalThis");
@@ -83,6 +83,7 @@ const {
   mark(globalThis);
   const keys = ReflectOwnKeys(globalThis);
   for (let i = 0; i < keys.length; i++) nameBase(keys[i]);
+  walk(task, "task"); // a global in some sessions only
   // What has no global name.
   const hidden = [
     "AsyncFunctionPrototype", "GeneratorFunctionPrototype", "AsyncGeneratorFunctionPrototype",
@@ -97,7 +98,7 @@ const {
     baseNameOf(object) { return MapPrototypeGet(names, object); },
     baseObject(name) { return MapPrototypeGet(objects, name); },
     isPreloaded(object) { return WeakSetPrototypeHas(preloaded, object); },
-    isBaseGlobal(key) { return SetPrototypeHas(globals, key); },
+    isBaseGlobal(key) { return SetPrototypeHas(globals, key) || isReserved(key); },
     nameBase,
     symbolName,
     // The name of a well-known symbol, or the symbol of that name; undefined if there is none.
