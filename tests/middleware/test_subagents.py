@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -142,6 +143,42 @@ def test_a_subagent_that_fails_rejects_with_what_went_wrong(stage: Stage, how: s
     assert uncaught.startswith(
         '<error type="ToolError">task failed: ConnectionError: no model there\n'
     )
+
+
+def test_a_compiled_subagent_takes_no_schema_and_says_so() -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", lambda state: {"messages": [AIMessage("made")]})
+    graph.add_edge(START, "work")
+    compiled = {"name": "made", "description": "Is as it is.", "runnable": graph.compile()}
+    with CodeInterpreterMiddleware() as interpreter:
+        stage = Stage([interpreter], subagents=[compiled])
+        plain, asked = stage.run(
+            "await task({description: 'd', subagentType: 'made'})",
+            CAUGHT % "task({description: 'd', subagentType: 'made', responseSchema: {}})",
+        )
+    assert plain == "<result>made</result>"
+    assert 'cannot be used with compiled subagent "made"' in asked
+
+
+def test_a_task_tool_of_another_make_serves_as_well(scripted: Any, ask: Any) -> None:
+    @tool
+    def task(description: str, subagent_type: str) -> str:
+        """Start a worker: "swift" or "slow"."""
+        return json.dumps({"by": subagent_type, "did": description})
+
+    asked: list[Any] = []
+    agent = scripted.agent(
+        scripted.turn(
+            "await task({description: 'd', subagentType: 'swift'})",
+            "(await task({description: 'd', subagentType: 'slow', responseSchema: {}})).by",
+        ),
+        scripted.middleware(), tools=[task], asked=asked,
+    )  # fmt: skip
+    assert scripted.texts(agent.invoke(ask())) == [
+        """<result>{"by": "swift", "did": "d"}</result>""",
+        "<result>slow</result>",
+    ]
+    assert "The values of `subagentType` are those of the `task` tool." in asked[0][0].content
 
 
 def test_programs_may_use_the_name_for_their_own(stage: Stage) -> None:
@@ -498,6 +535,23 @@ def test_start_and_end_of_each_subagent_are_told_on_the_custom_stream(
     assert good["id"] == done["id"] != bad["id"] == failed["id"]
     assert len({event["eval_id"] for event in events}) == 1
     assert all(isinstance(event["duration_ms"], int) for event in (done, failed))
+
+
+def test_one_that_is_cancelled_is_told_to_have_ended() -> None:
+    async def forever(state: MessagesState) -> None:
+        await asyncio.Event().wait()
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", forever)
+    graph.add_edge(START, "work")
+    endless = {"name": "endless", "description": "Never ends.", "runnable": graph.compile()}
+    with CodeInterpreterMiddleware(wall_timeout=0.2) as interpreter:
+        stage = Stage([interpreter], subagents=[endless])
+        events = stage.stream("await task({description: 'd', subagentType: 'endless'})",
+                              how="ainvoke")  # fmt: skip
+    assert [(event["phase"], event.get("error")) for event in events] == [
+        ("start", None), ("error", "cancelled"),
+    ]  # fmt: skip
 
 
 def test_equal_tasks_have_ids_of_their_own_which_their_order_does_not_change(
