@@ -288,7 +288,7 @@ def test_two_hundred_are_all_answered_with_no_more_at_once_than_allowed(how: str
     cap, lock = 8, threading.Lock()
     running = [0]
     peaks: list[int] = []
-    full = threading.Event()
+    full, afull = threading.Event(), asyncio.Event()
 
     def enter() -> None:
         with lock:
@@ -296,6 +296,8 @@ def test_two_hundred_are_all_answered_with_no_more_at_once_than_allowed(how: str
             peaks.append(running[0])
             if running[0] >= cap:
                 full.set()
+                if how == "ainvoke":
+                    afull.set()
 
     def answer(state: MessagesState) -> dict[str, Any]:
         with lock:
@@ -309,9 +311,7 @@ def test_two_hundred_are_all_answered_with_no_more_at_once_than_allowed(how: str
 
     async def awork(state: MessagesState) -> dict[str, Any]:
         enter()
-        while not full.is_set():
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await afull.wait()
         return answer(state)
 
     graph = StateGraph(MessagesState)
@@ -416,8 +416,7 @@ def echo(v: int) -> int:
     return v
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("how", "shared"), [("invoke", True), ("ainvoke", False)])
 def test_subagents_have_a_repl_and_tools_in_it_of_their_own(how: str, shared: bool) -> None:
     def reply(messages: list[BaseMessage], _: Sequence[str]) -> AIMessage:
         if messages[-1].type == "human":
@@ -574,24 +573,20 @@ def test_equal_tasks_have_ids_of_their_own_which_their_order_does_not_change(
     assert ids("b", "a", "a") == first
 
 
-@pytest.mark.parametrize("how", HOWS)
-def test_a_listener_that_fails_is_no_trouble_for_the_program(how: str) -> None:
+def test_a_listener_that_fails_is_no_trouble_for_the_program() -> None:
     class Deaf(AgentMiddleware[Any, Any, Any]):
         """Gives the eval a stream that nothing can be written to."""
 
-        def _request(self, request: Any) -> Any:
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
             def writer(_: Any) -> None:
+                broken.append(1)
                 raise BrokenPipeError("nobody listens")
 
             request.runtime.stream_writer = writer
-            return request
+            return handler(request)
 
-        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return handler(self._request(request))
-
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return await handler(self._request(request))
-
+    broken: list[int] = []
     with CodeInterpreterMiddleware() as interpreter:
         stage = Stage([Deaf(), interpreter])
-        assert stage.run(START_ONE, how=how) == ["<result>did d</result>"]
+        assert stage.run(START_ONE) == ["<result>did d</result>"]
+    assert broken
