@@ -8,11 +8,13 @@ on the way (a `RelayedTool`), because the handler's answer is a message: text.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -88,6 +90,7 @@ class EvalScope:
         self._lock = threading.Lock()
         self._started = 0
         self._failures: dict[tuple[str, str], str] = {}
+        self._seen: Counter[str] = Counter()
         self.call_id = (runtime.tool_call_id if runtime is not None else None) or "eval"
 
     # --- calls ----------------------------------------------------------------------------------
@@ -105,7 +108,15 @@ class EvalScope:
             self.open.pop(record.index, None)
         record.ended.set_result(None)
 
-    def handle(self, record: Record, relayed: RelayedTool, args: Any) -> Any:
+    def ordinal(self, what: str) -> int:
+        """How often this eval has had the same before."""
+        with self._lock:
+            self._seen[what] += 1
+            return self._seen[what] - 1
+
+    def handle(
+        self, record: Record, relayed: RelayedTool, args: Any, config: RunnableConfig
+    ) -> Any:
         """Pass the call on: the outcome, or for an async handler its awaitable."""
         call = ToolCall(
             name=relayed.tool.name,
@@ -122,10 +133,15 @@ class EvalScope:
             tool=relayed.stand_in,
             state=state,
             runtime=dataclasses.replace(
-                self._request.runtime, tool_call_id=call["id"], config=self.config, state=state
+                self._request.runtime, tool_call_id=call["id"], config=config, state=state
             ),
         )
         return self._handler(request)
+
+    @property
+    def stream_writer(self) -> Callable[[Any], None] | None:
+        """Writes to the run's custom stream, where there is a run."""
+        return None if self._runtime is None else self._runtime.stream_writer
 
     @property
     def inside_agent(self) -> bool:
@@ -200,6 +216,14 @@ def leave_scope(token: contextvars.Token[EvalScope]) -> None:
     _SCOPE.reset(token)
 
 
+class Prepared(NamedTuple):
+    """A call as the tool path gets it, and what its answer means to the guest."""
+
+    args: Any
+    config: RunnableConfig
+    answer: Callable[[Any], Any] = lambda value: value
+
+
 class RelayedTool:
     """One of the agent's tools as the relay calls it, in a thread or in an event loop."""
 
@@ -208,17 +232,22 @@ class RelayedTool:
         self.stand_in = capturing(tool)
         self.injected = injected_names(tool)
 
+    @contextlib.contextmanager
+    def prepared(self, scope: EvalScope, record: Record, args: Any) -> Iterator[Prepared]:
+        """Around the call."""
+        yield Prepared(args, scope.config)
+
     def call(self, args: Any) -> Any:
         """For sync drivers; runs in a thread of its own."""
         scope = _SCOPE.get()
         record = scope.start(self.tool.name)
         try:
-            with current_record(record):
+            with current_record(record), self.prepared(scope, record, args) as one:
                 if scope.inside_agent:
-                    outcome = scope.handle(record, self, args)
+                    outcome = scope.handle(record, self, one.args, one.config)
                 else:
-                    outcome = self.stand_in.invoke(self._direct(record, args), scope.config)
-            return scope.settle(record, outcome)
+                    outcome = self.stand_in.invoke(self._direct(record, one.args), one.config)
+                return one.answer(scope.settle(record, outcome))
         except BaseException as error:
             raise scope.failed(record, error) from None
         finally:
@@ -230,13 +259,13 @@ class RelayedTool:
         record = scope.start(self.tool.name)
         record.task = asyncio.current_task()
         try:
-            with current_record(record):
+            with current_record(record), self.prepared(scope, record, args) as one:
                 if scope.inside_agent:
-                    outcome = await scope.handle(record, self, args)
+                    outcome = await scope.handle(record, self, one.args, one.config)
                 else:
-                    call = self._direct(record, args)
-                    outcome = await self.stand_in.ainvoke(call, scope.config)
-            return scope.settle(record, outcome)
+                    call = self._direct(record, one.args)
+                    outcome = await self.stand_in.ainvoke(call, one.config)
+                return one.answer(scope.settle(record, outcome))
         except BaseException as error:
             raise scope.failed(record, error) from None
         finally:

@@ -60,8 +60,9 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         ptc: the agent's tools that programs may call, as `tools.<name>(input)`: names, globs
             (`"read_*"`), exclusions (`"!execute"`), and `BaseTool` objects.
         max_ptc_calls: tool calls per eval. None: unlimited.
-        subagents: let programs start sub-agents, where the agent has them.
-        max_subagent_concurrency: sub-agents of one eval that run at once.
+        subagents: let programs start subagents with `task()`, where the agent has them.
+        max_subagent_concurrency: subagents of one conversation's programs that run at once; the
+            rest waits.
         mode: what the REPL keeps: "thread" between turns, "turn" within one, "call" nothing.
         max_snapshot_bytes: the largest snapshot kept. None: as `memory_limit`.
         snapshot_signing_key: a secret, or several; the first signs, and snapshots that none of
@@ -220,6 +221,7 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
             parts.append(thread.exposed.prompt)
         if functions:
             parts.append(functions_section(functions))
+        parts += thread.exposed.sections
         if names := self._evaluator.skills.names(request.state):
             parts.append(skills_section(names))
         return request.override(system_message=_extended(request.system_message, parts))

@@ -85,6 +85,14 @@ def checked_options(given: Mapping[str, Any]) -> Options:
     snapshot_bytes = (
         None if given["max_snapshot_bytes"] is None else _whole(given, "max_snapshot_bytes", 1)
     )
+    ptc = _allowlist(given["ptc"])
+    if "task" in ptc and given["subagents"] is True:
+        warnings.warn(
+            "'task' in ptc is deprecated: where an agent has subagents, programs start them with "
+            "the global task(), which needs no entry",
+            DeprecationWarning,
+            stacklevel=3,
+        )
     pool = given["pool"]
     if pool is not None and not isinstance(pool, PoolFront):
         raise TypeError(f"pool must be a qjs_pool Pool or AsyncPool, not {_kind(pool)}")
@@ -96,7 +104,7 @@ def checked_options(given: Mapping[str, Any]) -> Options:
         tool_name=_tool_name(given["tool_name"]),
         capture_console=_flag(given, "capture_console"),
         max_result_chars=numbers["max_result_chars"] or 0,
-        ptc=_allowlist(given["ptc"]),
+        ptc=ptc,
         max_ptc_calls=numbers["max_ptc_calls"],
         subagents=_flag(given, "subagents"),
         max_subagent_concurrency=numbers["max_subagent_concurrency"] or 0,

@@ -6,7 +6,7 @@ import fnmatch
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
@@ -15,9 +15,11 @@ from qjs_pool.errors import UsageError
 from qjs_pool.tools import Tool, Toolbox, check_names, guest_name
 
 from .dispatch import RelayedTool
-from .options import is_pattern
+from .options import Options, is_pattern
 from .prompts import tools_section
 from .signatures import required_fields, signature_of, summary_of
+from .subagent_prompt import subagents_section
+from .subagents import TASK, SubagentTool, find_task_tool, is_task_tool, subagents_of
 
 _log: Final = logging.getLogger("qjs_pool.middleware")
 _KEPT_SETS: Final = 64
@@ -49,6 +51,14 @@ class Allowlist:
             or any(tool.name == name for tool in self._given)
             or _matches(name, self._globs)
         )
+
+    def names(self, name: str) -> bool:
+        """Whether a tool is allowed by its name, or as itself; not by a glob."""
+        return name in self._names or any(tool.name == name for tool in self._given)
+
+    def excludes(self, name: str) -> bool:
+        """Whether a tool is excluded, whatever else allows it."""
+        return _matches(name, self._excluded)
 
     def select(self, available: Iterable[Any], reserved: Collection[str] = ()) -> list[BaseTool]:
         """The tools to expose, by their JavaScript names, so that a prompt stays cacheable.
@@ -89,27 +99,84 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 class ExposedTool:
-    """A tool as the guest sees it, rendered once."""
+    """A tool as the guest sees it, rendered once.
 
-    def __init__(self, tool: BaseTool) -> None:
-        relayed = RelayedTool(tool)
+    `section`: of the prompt, instead of a place in the list of tools.
+    """
+
+    def __init__(self, tool: BaseTool, relayed: RelayedTool | None = None, **more: Any) -> None:
+        relayed = RelayedTool(tool) if relayed is None else relayed
         self.tool = tool
+        self.section = ""
         self.signature = signature_of(tool)
-        required = required_fields(tool)
-        about = signature_of(tool, max_doc_chars=_DOC_CHARS)
-        self.in_threads = Tool(call=relayed.call, required=required, description=about)
-        self.in_loop = Tool(call=relayed.acall, required=required, description=about)
+        about = {
+            "required": required_fields(tool),
+            "description": signature_of(tool, max_doc_chars=_DOC_CHARS),
+            **more,
+        }
+        self.in_threads = Tool(call=relayed.call, **about)
+        self.in_loop = Tool(call=relayed.acall, **about)
+
+
+class Offer:
+    """What one middleware offers to programs, of the tools that an agent has.
+
+    The tool that starts subagents is the global `task`, allowed or not, unless it is excluded, or
+    subagents are turned off: then it is a tool like any other, for who names it.
+    """
+
+    def __init__(self, options: Options, allowlist: Allowlist, reserved: Collection[str]) -> None:
+        self._allowlist = allowlist
+        self._reserved = reserved
+        self._concurrency = options.max_subagent_concurrency
+        self._task_is_global = (
+            options.subagents
+            and not allowlist.excludes(TASK)
+            and TASK not in map(guest_name, reserved)
+        )
+
+    def allows(self, name: str) -> bool:
+        """Whether programs get a tool of that name, where the agent has it."""
+        return (name == TASK and self._task_is_global) or self._allowlist.allows(name)
+
+    def tools(self, available: Iterable[Any]) -> list[BaseTool]:
+        """The tools to expose, those that are globals last."""
+        available = list(available)
+        chosen = self._allowlist.select(available, self._reserved)
+        task = find_task_tool([*chosen, *available])
+        if task is None or not (self._task_is_global or task in chosen):
+            return chosen
+        # One spelling is one tool, and this one has a meaning of its own.
+        others = [tool for tool in chosen if guest_name(tool.name) != TASK]
+        wanted = self._task_is_global or self._allowlist.names(TASK)
+        return [*others, task] if wanted else others
+
+    def expose(self, tool: BaseTool) -> ExposedTool:
+        """Render one of them."""
+        if not is_task_tool(tool):
+            return ExposedTool(tool)
+        known = subagents_of(tool)
+        relayed = SubagentTool(tool, known)
+        if not self._task_is_global:
+            return ExposedTool(tool, relayed, concurrency=self._concurrency)
+        section = subagents_section(known, self._concurrency)
+        exposed = ExposedTool(
+            tool, relayed, concurrency=self._concurrency, is_global=True, description=section
+        )
+        exposed.section = section
+        return exposed
 
 
 class Exposed:
     """A set of tools as the guest sees them: toolboxes for both kinds of driver, and the prompt."""
 
     def __init__(self, tools: Sequence[ExposedTool]) -> None:
-        self.tools = tuple(tools)
+        self.tools = tuple(one for one in tools if not one.section)
         self.prompt = tools_section(
-            {one.tool.name: one.signature for one in tools},
-            {one.tool.name: summary_of(one.tool) for one in tools},
+            {one.tool.name: one.signature for one in self.tools},
+            {one.tool.name: summary_of(one.tool) for one in self.tools},
         )
+        self.sections = tuple(one.section for one in tools if one.section)
         self.in_threads = Toolbox.of({one.tool.name: one.in_threads for one in tools})
         self.in_loop = Toolbox.of({one.tool.name: one.in_loop for one in tools})
 
@@ -117,7 +184,8 @@ class Exposed:
 class ExposedSets:
     """`Exposed` by the identity of its tools: a tool, and a set, is rendered once."""
 
-    def __init__(self) -> None:
+    def __init__(self, expose: Callable[[BaseTool], ExposedTool]) -> None:
+        self._expose = expose
         self._lock = threading.Lock()
         self._tools: OrderedDict[int, ExposedTool] = OrderedDict()
         self._sets: OrderedDict[tuple[int, ...], Exposed] = OrderedDict()
@@ -142,7 +210,7 @@ class ExposedSets:
             known = self._tools.get(id(tool))
         if known is not None:
             return known
-        exposed = ExposedTool(tool)
+        exposed = self._expose(tool)
         with self._lock:
             self._tools[id(tool)] = exposed
             while len(self._tools) > _KEPT_TOOLS:

@@ -152,7 +152,7 @@ class _Renderer:
             return self._reference(str(schema["$ref"]), depth)
         if depth > _MAX_DEPTH or self._chars_left <= 0:
             title = schema.get("title")
-            return f"unknown /* {_inline(str(title), 60)} */" if title else "unknown"
+            return f"unknown /* {inline(str(title), 60)} */" if title else "unknown"
         if "const" in schema:
             return _literal(schema["const"])
         if "enum" in schema:
@@ -180,7 +180,7 @@ class _Renderer:
         for part in reference.removeprefix("#/").split("/"):
             target = target.get(part) if isinstance(target, Mapping) else None
         if target is None or reference in self._open or not reference.startswith("#/"):
-            return f"unknown /* {_inline(name, 60)} */"
+            return f"unknown /* {inline(name, 60)} */"
         self._open.append(reference)
         try:
             return self.type_of(target, depth)
@@ -253,17 +253,17 @@ def _grouped(text: str) -> str:
     return text
 
 
-def _inline(text: str, max_chars: int) -> str:
+def inline(text: str, max_chars: int) -> str:
     """Text that can neither end a comment nor the code block around it."""
     flat = " ".join(text.split()).replace("*/", "*\\/").replace("```", "'''")
     return flat if len(flat) <= max_chars else f"{flat[:max_chars].rstrip()}…"
 
 
 def _comment(text: str, max_chars: int = _MAX_COMMENT_CHARS) -> str:
-    return f"/** {_inline(text, max_chars)} */"
+    return f"/** {inline(text, max_chars)} */"
 
 
 def summary_of(tool: BaseTool, max_chars: int = 100) -> str:
     """The first sentence of a tool's description."""
-    flat = _inline(tool.description, 2000)
-    return _inline(re.split(r"(?<=[.!?]) ", flat, maxsplit=1)[0], max_chars)
+    flat = inline(tool.description, 2000)
+    return inline(re.split(r"(?<=[.!?]) ", flat, maxsplit=1)[0], max_chars)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from qjs_pool.errors import UsageError
 from qjs_pool.modules import MAX_SOURCE_BYTES, checked_modules
 
-from .ptc import Allowlist
 from .threads import Thread
 
 _log: Final = logging.getLogger("qjs_pool.middleware")
@@ -29,9 +28,9 @@ Request = tuple[str, Any]
 class Skills:
     """The skills of one middleware; each thread keeps the sources it has fetched."""
 
-    def __init__(self, backend: Any, allowlist: Allowlist) -> None:
+    def __init__(self, backend: Any, allows: Callable[[str], bool]) -> None:
         self._backend = backend
-        self._allowlist = allowlist
+        self._allows = allows  # whether programs may call a tool of that name
         self._warned: set[str] = set()
 
     @property
@@ -62,7 +61,7 @@ class Skills:
         names = re.findall(
             r"[\w.\-:/]+", required if isinstance(required, str) else str(required or "")
         )
-        return [name for name in names if not self._allowlist.allows(name)]
+        return [name for name in names if not self._allows(name)]
 
     # --- sources --------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Conversations and the sessions that hold their state.
 
 A conversation is told apart by its checkpointer, its thread id and the namespace of its graph
-within the run, so that a sub-agent's is its own; without a thread id by a private id in the state.
+within the run, so that a subagent's is its own; without a thread id by a private id in the state.
 """
 
 from __future__ import annotations

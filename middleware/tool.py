@@ -25,7 +25,7 @@ from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
 from .options import Options
 from .order import ORDER_S, position_of
 from .prompts import CODE_DOC, tool_description
-from .ptc import Allowlist, Exposed, ExposedSets
+from .ptc import Allowlist, Exposed, ExposedSets, Offer
 from .result import artifact_of, render_error, render_result
 from .sandbox import Sandbox
 from .skills import Skills
@@ -73,13 +73,11 @@ class Evaluator:
         self.options = options
         self.registry = Registry(options.park, options.max_parked, self._release)
         self.sandbox = Sandbox(options, self.registry.make_room, self.registry.figures)
-        self.allowlist = Allowlist(options.ptc, options.tool_name)
-        self.skills = Skills(options.skills_backend, self.allowlist)
+        reserved = options.pool._core.options.worker_functions if options.pool is not None else ()
+        self._offer = Offer(options, Allowlist(options.ptc, options.tool_name), reserved)
+        self.skills = Skills(options.skills_backend, self._offer.allows)
         self.continuity = Continuity(options, self.registry, self.sandbox, self.skills)
-        self._sets = ExposedSets()
-        self._reserved = frozenset(
-            options.pool._core.options.worker_functions if options.pool is not None else ()
-        )
+        self._sets = ExposedSets(self._offer.expose)
 
     def tool(self) -> BaseTool:
         """The tool for the agent."""
@@ -102,7 +100,7 @@ class Evaluator:
 
     def exposed(self, available: Any) -> Exposed:
         """What the guest gets of the tools that are available."""
-        return self._sets.of(self.allowlist.select(available, self._reserved))
+        return self._sets.of(self._offer.tools(available))
 
     # --- evals ----------------------------------------------------------------------------------
 

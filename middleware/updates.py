@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -14,54 +15,90 @@ from langgraph.channels.base import BaseChannel
 from langgraph.errors import InvalidUpdateError
 from langgraph.types import Command
 
+from .merging import merged
+
 _MESSAGES: Final = "messages"
 _READ: Final = "__pregel_read"
+_SEND: Final = "__pregel_send"
 
 
 class StateUpdates:
-    """Commands in the order of their calls, and the state as they leave it."""
+    """What the calls of one eval do to the graph's state.
+
+    Where the graph merges values (files, lists, counters), a call's are written at once, in the
+    order in which calls end: a later call, and whoever else reads the state, finds them there. The
+    rest waits for the end of the eval, as commands in the order of the calls.
+    """
 
     def __init__(self, state: Any, config: RunnableConfig) -> None:
-        self.state = state
-        self._channels = _channels(config)
-        self._changed: dict[str, BaseChannel[Any, Any, Any]] = {}
+        self._state = state
+        self._channels, self._pending, self._send = _graph_of(config)
+        self._last: dict[str, Any] = {}  # values of keys that keep one
         self._commands: list[tuple[int, Command[Any]]] = []
         self._call_ids: set[str] = set()
+        self._over = False
         self._lock = threading.Lock()
 
     def add(self, index: int, call_id: str, command: Command[Any]) -> None:
         """Take a command that a call returned."""
         with self._lock:
-            self._commands.append((index, command))
+            if self._over:
+                return  # the graph has taken what the eval wrote
             self._call_ids.add(call_id)
-            if isinstance(command.update, Mapping) and isinstance(self.state, Mapping):
-                self._apply(command.update)
+            update = command.update
+            if isinstance(update, dict) and command.graph is None:
+                command = dataclasses.replace(command, update=self._write(update))
+            self._commands.append((index, command))
 
-    def _apply(self, update: Mapping[str, Any]) -> None:
-        """The state for later calls, by the graph's own reducers; not the graph's state itself."""
-        state = dict(self.state)
+    def _write(self, update: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what can be written now; what is left of the update."""
+        rest: dict[str, Any] = {}
         for key, value in update.items():
+            # A message of a call within the eval is no part of the conversation.
             if key == _MESSAGES or key not in self._channels:
-                continue  # a message of a call within the eval is no part of the conversation
-            channel = self._changed.get(key)
-            try:
-                if channel is None:
-                    channel = self._changed[key] = self._channels[key].copy()
-                channel.update([value])
-                state[key] = channel.get()
-            except Exception:  # the graph refuses it: it says so itself when it gets the update
-                state[key] = value
-        self.state = state
+                rest[key] = value
+            elif self._keeps_one(key, value):
+                rest[key] = self._last[key] = value
+            else:
+                self._send([(key, value)])
+        return rest
+
+    @property
+    def state(self) -> Any:
+        """The state for the next call, by the graph's own reducers; not the graph's own."""
+        state = self._state
+        if not isinstance(state, Mapping):
+            return state
+        written: dict[str, list[Any]] = {}
+        for key, value in list(self._pending):  # by tools of their own accord, too
+            if key in self._channels and key != _MESSAGES:
+                written.setdefault(key, []).append(value)
+        with self._lock:
+            last = dict(self._last)
+        if not written and not last:
+            return state
+        fresh = dict(state)
+        for key, values in written.items():
+            channel = self._channels[key].copy()
+            # What the graph refuses, it says so itself when it takes it.
+            with contextlib.suppress(Exception):
+                channel.update(values)
+                fresh[key] = channel.get()
+        return {**fresh, **last}
 
     def returned(self, message: ToolMessage, own: Mapping[str, Any] | None = None) -> Any:
-        """What the eval tool returns: its message, behind the commands if there are any.
+        """What the eval tool returns: its message, with the commands if there are any.
+
+        As one command where that can be, else as a list.
 
         `own`: the eval's own update, which goes with the message, where the graph knows its keys.
         """
-        answer: Any = message
+        alone: Any = message
+        answer: Command[Any] = Command(update={_MESSAGES: [message]})
         if own and own.keys() <= self._channels.keys():
-            answer = Command(update={**own, _MESSAGES: [message]})
+            alone = answer = Command(update={**own, _MESSAGES: [message]})
         with self._lock:
+            self._over = True
             commands = [command for _, command in sorted(self._commands, key=lambda one: one[0])]
         taken: set[str] = set()  # keys that keep one value, which a later command has set
         kept: list[Command[Any]] = []
@@ -78,7 +115,10 @@ class StateUpdates:
                 command = dataclasses.replace(command, update=update or None)
             if command.update is not None or command.goto or command.graph is not None:
                 kept.append(command)
-        return [*reversed(kept), answer] if kept else answer
+        if not kept:
+            return alone
+        kept.reverse()
+        return merged([*kept, answer], self._channels) or [*kept, alone]
 
     def _foreign(self, messages: Any) -> Any:
         """Without the answers to calls within the eval: the model has not made those."""
@@ -104,11 +144,20 @@ class StateUpdates:
         return False
 
 
-def _channels(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
-    """The graph's channels, where it runs one; langgraph's own tool node finds them so, too."""
-    read = config.get("configurable", {}).get(_READ)
-    if isinstance(read, functools.partial) and len(read.args) > 1:
-        channels = read.args[1]
-        if isinstance(channels, Mapping):
-            return channels
-    return {}
+class _Graph(NamedTuple):
+    """What a task of langgraph's has in its configuration, where the graph runs one."""
+
+    channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    writes: Iterable[tuple[str, Any]]  # of this task so far
+    send: Callable[[list[tuple[str, Any]]], Any]
+
+
+def _graph_of(config: RunnableConfig) -> _Graph:
+    """The graph's channels; langgraph's own tool node finds them so, too."""
+    configurable = config.get("configurable", {})
+    read, send = configurable.get(_READ), configurable.get(_SEND)
+    if isinstance(read, functools.partial) and len(read.args) > 3 and callable(send):
+        channels, writes = read.args[1], getattr(read.args[3], "writes", None)
+        if isinstance(channels, Mapping) and isinstance(writes, Iterable):
+            return _Graph(channels, writes, send)
+    return _Graph({}, (), lambda _: None)

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, get_args
 
 from .errors import UsageError, ValueConversionError, ValueTooLarge
 from .limits import Limits, seconds_or_error
+from .places import Places
 from .result import Call
 from .runners import Cancel, Runner
 from .tools import Tool, Toolbox, ToolErrors, describe_error, unknown_policy
@@ -91,7 +92,7 @@ class _Open:
     started: float
     ends: float | None = None  # when it has to have answered
     cancel: Cancel | None = None  # None while it waits for a place
-    in_place: bool = False  # it takes one of the `host_concurrency` places
+    in_place: bool = False  # it takes one of the places
     outcome: Literal["ok", "error", "cancelled", "unknown"] = "unknown"
     bytes_out: int = 0
     ended: float = 0.0
@@ -122,9 +123,8 @@ class Relay:
         self._calls: list[_Open] = []  # the first of them, in order: the trace
         self._open: dict[int, _Open] = {}  # unanswered ones, of earlier evals too
         self._timed: dict[int, _Open] = {}  # those of them that have a time to answer
-        self._waiting: deque[_Open] = deque()
-        self._waiting_bytes = 0
-        self._running = 0
+        self._places: Places[_Open] = Places(limits.host_concurrency)
+        self._waiting_bytes = 0  # inputs of calls that wait for a place
         self._turn = 0  # evals so far
         self._begun = False  # one is on its way
         self._owed: list[wire.ToolAnswer] = []  # for the next eval to deliver
@@ -182,7 +182,7 @@ class Relay:
             return
         call.args = message.args
         self._waiting_bytes += size
-        self._waiting.append(call)
+        self._places.wait(call)
         self._start_waiting()
 
     def take_answers(self) -> list[wire.ToolAnswer]:
@@ -193,7 +193,7 @@ class Relay:
         answers = []
         while self._done_calls:
             call, value, error = self._done_calls.popleft()
-            self._leave_place(call)
+            self._places.leave(call)
             if self._open.get(call.call_id) is not call:
                 continue  # timed out, or its eval never happened
             # A tool whose own tasks were cancelled has failed, and nothing else has: when the eval
@@ -293,20 +293,16 @@ class Relay:
                 call.cancel()
         self._open.clear()
         self._timed.clear()
-        self._waiting.clear()
+        self._places.clear()
         self._waiting_bytes = 0
 
     # --- the calls ------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
         # Once the eval is to end, nothing that it still asks for is started.
-        room = self._limits.host_concurrency if self.failure is None else 0
-        while self._waiting and self._running < room:
-            call = self._waiting.popleft()
+        while self.failure is None and (call := self._places.take()) is not None:
             args, call.args = call.args, ""
             self._waiting_bytes -= call.bytes_in
-            self._running += 1
-            call.in_place = True
             call.started = time.monotonic()
             timeout = call.tool.timeout or self._options.timeout
             if timeout is not None:
@@ -333,21 +329,15 @@ class Relay:
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._poller.register(self._bell, select.EPOLLIN)
 
-    def _leave_place(self, call: _Open) -> None:
-        if call.in_place:
-            call.in_place = False
-            self._running -= 1
-
     def _abandon(self, call: _Open) -> None:
         """Nobody waits for it any more."""
         # Its place is free although a thread may go on: one that never ends would keep it for good.
         self._timed.pop(call.call_id, None)
-        self._leave_place(call)
+        self._places.leave(call)
         if call.cancel is not None:
             call.cancel()
             return
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(call)
+        if self._places.withdraw(call):
             self._waiting_bytes -= call.bytes_in
 
     def _answer(self, call: _Open, value: Any, error: BaseException | None) -> wire.ToolAnswer:

@@ -23,6 +23,8 @@ _RESERVED: Final = frozenset({"then", "$describe"})
 # What any tool says to its caller on purpose, whoever the caller is; by name, as the libraries that
 # define them are none of ours.
 _ALWAYS_SHOWN: Final = frozenset({"ValidationError", "ToolException"})
+# What may be a global: of any other name a program, a snapshot or the engine may have its own.
+_GLOBALS: Final = frozenset({"task"})
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*\Z", re.ASCII)
 
 
@@ -37,6 +39,9 @@ class Tool:
         errors: what the guest learns of an exception: "message" (class and message), "type"
             (class only), "none". None: as the pool.
         timeout: seconds for one call; None: as the pool's `host_timeout`.
+        concurrency: calls of it that run at once in a session, the rest waits; it then takes none
+            of the session's `host_concurrency` places. None: it takes those.
+        is_global: programs call it by its name alone, as `task(input)`. Only `task` may be one.
     """
 
     call: Callable[[Any], Any]
@@ -44,6 +49,8 @@ class Tool:
     description: str = ""
     errors: ToolErrors | None = None
     timeout: float | None = None
+    concurrency: int | None = None
+    is_global: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.call):
@@ -60,6 +67,9 @@ class Tool:
             seconds = seconds_or_error("timeout", self.timeout)
             # The way to normalise a field of a frozen dataclass.
             object.__setattr__(self, "timeout", None if math.isinf(seconds) else seconds)
+        many = self.concurrency
+        if many is not None and (isinstance(many, bool) or not isinstance(many, int) or many < 1):
+            raise UsageError(f"concurrency={many!r} must be a whole number of at least 1, or None")
 
 
 ToolLike = Callable[[Any], Any] | Tool
@@ -86,6 +96,9 @@ class Toolbox:
             for name, tool in (tools or {}).items()
         }
         check_names(named)
+        for name, tool in named.items():
+            if tool.is_global and guest_name(name) not in _GLOBALS:
+                raise UsageError(f"tool {name!r} can't be a global; only 'task' can")
         return cls(named, {guest_name(name): tool for name, tool in named.items()})
 
     def find(self, name: str) -> Tool | None:
@@ -100,6 +113,7 @@ class Toolbox:
                 well_formed(name),
                 None if tool.required is None else [well_formed(n) for n in tool.required],
                 well_formed(tool.description),
+                tool.is_global,
             )
             for name, tool in self.tools.items()
         )

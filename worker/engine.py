@@ -290,6 +290,7 @@ class Engine:
                         "alias": tool.alias,
                         "required": tool.required,
                         "description": tool.description,
+                        "isGlobal": tool.is_global,
                     }
                     for tool in options.tools
                 ],

@@ -25,7 +25,7 @@ from .engine import (
 )
 from .functions import Functions
 from .modules import IMPORT, ModuleFailure, Modules
-from .transpile import Program, transpile
+from .transpile import RESERVED, Program, transpile
 
 # Engine memory beyond the limit while an eval runs, so that a session whose heap is full can
 # still run the program that frees it. What is over the limit at the end is not kept.
@@ -131,6 +131,7 @@ class EvalRunner:
         self._opened = False
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
         self._programs: dict[str, Program] = {}  # short ones without functions, by their source
+        self._reserved = RESERVED
         self._here: Functions = {}  # worker functions, by the guest's names for them
 
     def open(self, options: wire.Open) -> None:
@@ -145,6 +146,8 @@ class EvalRunner:
             for tool in options.tools
             if tool.alias in self._functions
         }
+        # For good: the name stays an accessor when its tool is withdrawn.
+        self._reserved |= {tool.name for tool in options.tools if tool.is_global}
         self._value_bytes, self._value_nodes = options.value_bytes, options.value_nodes
         self._engine.set_memory(options.memory_bytes)
         self._engine.set_stack(options.stack_bytes)
@@ -231,7 +234,7 @@ class EvalRunner:
         if known is not None:
             return known
         ticket = int.from_bytes(os.urandom(6), "little") | 1
-        program = transpile(code, ticket)
+        program = transpile(code, ticket, reserved=self._reserved)
         if program.sites:
             self._engine.prove(ticket, program.sites)
         elif len(code) <= _REMEMBERED_CHARS:

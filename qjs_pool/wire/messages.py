@@ -42,12 +42,16 @@ class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 
 class Tool(msgspec.Struct, array_like=True, frozen=True):
-    """A tool as the guest sees it: `name` is the JavaScript name, `alias` the host's."""
+    """A tool as the guest sees it: `name` is the JavaScript name, `alias` the host's.
+
+    One that `is_global` is called by its name alone; `tools` does not list it.
+    """
 
     name: str
     alias: str
     required: list[str] | None = None  # required fields of its input, where known
     description: str = ""
+    is_global: bool = False
 
 
 class Open(_Message, tag=1, frozen=True):

@@ -318,9 +318,11 @@ def test_a_subagents_repl_is_its_own(scripted: Any, ask: Any) -> None:
 
 def test_a_program_may_call_the_task_tool_of_a_deep_agent(scripted: Any, ask: Any) -> None:
     pytest.importorskip("deepagents")
+    with pytest.warns(DeprecationWarning, match="'task' in ptc"):
+        middleware = scripted.middleware(ptc=["task"])
     agent = scripted.agent(
         scripted.turn("await tools.task({description: 'd', subagent_type: 'helper'})"),
-        scripted.middleware(ptc=["task"]),
+        middleware,
         kind="deep",
         subagents=[
             {

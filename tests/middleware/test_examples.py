@@ -17,6 +17,7 @@ EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
     [
         ("langchain_agent.py", "langchain", "nut and washer"),
         ("deep_agent_skills.py", "deepagents", "{q1: 3, median: 5, q3: 7}"),
+        ("subagents.py", "deepagents", '{files: ["/src/parse.py", "/src/store.py"], total: 3}'),
     ],
 )
 def test_example_gives_its_answer_without_a_key(example: str, needs: str, said: str) -> None:

@@ -142,13 +142,14 @@ def test_the_older_option_may_not_contradict_the_newer() -> None:
 
 
 def test_configurations_of_the_peers_users_are_accepted() -> None:
-    CodeInterpreterMiddleware(
-        ptc=["task", "start_async_task", "read_file", "grep", "glob", "ls"],
-        timeout=60.0,
-        max_result_chars=10000,
-        tool_name="code_interpreter",
-        mode=None,  # type: ignore[arg-type]  # the peer's default
-    )
+    with pytest.warns(DeprecationWarning, match=r"the global task\(\)"):
+        CodeInterpreterMiddleware(
+            ptc=["task", "start_async_task", "read_file", "grep", "glob", "ls"],
+            timeout=60.0,
+            max_result_chars=10000,
+            tool_name="code_interpreter",
+            mode=None,  # type: ignore[arg-type]  # the peer's default
+        )
 
 
 def test_limits_must_fit_into_those_of_a_shared_pool() -> None:

@@ -194,7 +194,7 @@ def test_globals_from_the_host_arrive_as_ever(guest: Guest) -> None:
     assert_unobserved(guest)
 
 
-@pytest.mark.parametrize("name", ["console", "tools"])
+@pytest.mark.parametrize("name", ["console", "tools", "task"])
 @pytest.mark.parametrize(
     "attack",
     [
@@ -212,10 +212,12 @@ def test_globals_from_the_host_arrive_as_ever(guest: Guest) -> None:
     ],
 )
 def test_what_is_ours_is_back_in_the_next_eval(name: str, attack: str) -> None:
-    guest = Guest(tools=[{"name": "search", "alias": "search"}])
+    search = {"name": "search", "alias": "search"}
+    guest = Guest(tools=[search, {"name": "task", "alias": "task", "isGlobal": True}])
     guest.outcome(attack.format(name))
     assert guest.outcome("console.log('back')").stdout == "back"
     assert guest.text("[typeof tools.search, Object.keys(tools)]") == '["function", ["search"]]'
+    assert guest.text("[typeof task, task === tools.task]") == '["function", true]'
 
 
 def test_a_guest_may_replace_a_console_method_for_the_rest_of_its_eval() -> None:

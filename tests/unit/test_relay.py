@@ -129,6 +129,19 @@ def test_no_more_calls_run_at_once_than_allowed_and_all_are_answered(host: _Host
     assert 1 < most[0] <= 3
 
 
+def test_a_tool_with_a_concurrency_of_its_own_holds_up_no_other(host: _Host) -> None:
+    gate = host.gate()
+    slow = Tool(call=lambda _: gate.wait(_PATIENCE_S), concurrency=2)
+    relay = host.relay({"slow": slow, "quick": lambda _: 1}, Limits(host_concurrency=1))
+    for call_id in range(1, 6):
+        _call(relay, call_id, "slow")
+    for call_id in range(6, 9):
+        _call(relay, call_id, "quick")
+    assert set(_answers(host, relay, 3)) == {6, 7, 8}
+    gate.set()
+    assert set(_answers(host, relay, 5)) == {1, 2, 3, 4, 5}
+
+
 def test_a_call_that_never_returns_is_answered_in_time_and_gives_its_place_back(
     host: _Host,
 ) -> None:

@@ -100,6 +100,14 @@ def test_tools_are_found_by_the_guests_name_only() -> None:
         assert toolbox.find(name) is None
 
 
+def test_only_task_can_be_a_global() -> None:
+    (told,) = Toolbox.of({"task": Tool(call=len, is_global=True)}).described()
+    assert told.is_global
+    assert not Toolbox.of({"task": len}).described()[0].is_global
+    with pytest.raises(UsageError, match="'Array' can't be a global"):
+        Toolbox.of({"Array": Tool(call=len, is_global=True)})
+
+
 def test_what_the_worker_is_told_can_be_sent() -> None:
     (told,) = Toolbox.of(
         {"a_b": Tool(call=len, required=("q\ud800",), description="d\ud800")}

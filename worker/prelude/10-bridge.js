@@ -17,12 +17,12 @@ function bridge(name) {
 }
 
 const {
-  defineGlobal, defineReserved, hooks, newList, onConfigure, onEvalStart, onPoll, parseHostJson,
-  restoreReserved, runHooks,
+  defineGlobal, defineReserved, hooks, isReserved, newList, onConfigure, onEvalStart, onPoll,
+  parseHostJson, restoreReserved, runHooks, withdrawReserved,
 } = (() => {
   const {
     globalThis, JSONParse, ObjectDefineProperty, ObjectKeys, ObjectSetPrototypeOf,
-    ReflectGetOwnPropertyDescriptor,
+    ReflectDefineProperty, ReflectGetOwnPropertyDescriptor,
   } = primordials;
 
   // Lists of our own have no prototype: an index write can't reach a setter on Array.prototype.
@@ -46,19 +46,20 @@ const {
   // A global that is back in place at every eval whatever the guest did to it. It may be assigned to,
   // which lasts until the next eval; as an accessor that can't be redefined, deleted or frozen,
   // there is nothing else to undo. `refresh`, if given, mends the value at its first use in an eval.
+  // False where the guest got hold of the name first, and made a constant of it.
   const reserved = { __proto__: null };
   let epoch = 0;
   function defineReserved(name, value, refresh) {
     if (reserved[name] !== undefined) {
       reserved[name].value = value;
+      reserved[name].isOurs = true;
       reserved[name].epoch = -1;
-      return;
+      return true;
     }
-    const entry = { __proto__: null, value, current: value, epoch: -1 };
-    reserved[name] = entry;
+    const entry = { __proto__: null, value, current: value, epoch: -1, isOurs: true };
     const accessors = {
       get value() {
-        if (entry.epoch !== epoch) {
+        if (entry.isOurs && entry.epoch !== epoch) {
           entry.epoch = epoch;
           if (refresh !== undefined) entry.value = refresh();
           entry.current = entry.value;
@@ -71,9 +72,20 @@ const {
       },
     };
     const { get, set } = ReflectGetOwnPropertyDescriptor(accessors, "value");
-    ObjectDefineProperty(globalThis, name, {
+    const isDefined = ReflectDefineProperty(globalThis, name, {
       __proto__: null, get, set, enumerable: false, configurable: false,
     });
+    if (isDefined) reserved[name] = entry;
+    return isDefined;
+  }
+
+  // From now on the name is the guest's, and means nothing until it is assigned to.
+  function withdrawReserved(name) {
+    const entry = reserved[name];
+    if (entry === undefined || !entry.isOurs) return;
+    entry.isOurs = false;
+    entry.value = undefined;
+    entry.current = undefined;
   }
 
   function restoreReserved() {
@@ -99,6 +111,7 @@ const {
     defineGlobal,
     defineReserved,
     hooks,
+    isReserved(name) { return reserved[name] !== undefined; },
     newList,
     onConfigure(hook) { hooks.configure[hooks.configure.length] = hook; },
     onEvalStart(hook) { hooks.evalStart[hooks.evalStart.length] = hook; },
@@ -106,5 +119,6 @@ const {
     parseHostJson,
     restoreReserved,
     runHooks,
+    withdrawReserved,
   };
 })();

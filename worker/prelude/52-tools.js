@@ -2,7 +2,7 @@
 //
 // A near miss helps: another spelling of the name works, a name that isn't there is answered with the
 // nearest one and the list, and a lone string goes to the only required field.
-const { setValueLimits, tools } = (() => {
+const { makeTool, setValueLimits, showGlobalTool, tools } = (() => {
   const {
     ArrayPrototypeJoin, Map, MapPrototypeGet, MapPrototypeHas, MapPrototypeSet, ObjectDefineProperty,
     ObjectPrototype, Promise, Proxy, ReflectGetOwnPropertyDescriptor, ReflectOwnKeys,
@@ -14,7 +14,8 @@ const { setValueLimits, tools } = (() => {
   let maxBytes = 16777216;
   let maxNodes = 1000000;
   let target = { __proto__: null }; // js name -> function; what Object.keys(tools) lists
-  let loose = new Map(); // other spellings -> function
+  let unlisted = { __proto__: null }; // as `target`, for tools that are globals
+  let loose = new Map(); // spellings, folded -> js name
   let about = new Map(); // js name -> description
   let names = newList();
 
@@ -44,7 +45,7 @@ const { setValueLimits, tools } = (() => {
     return isRecord ? json : `{"input":${json}}`;
   }
 
-  function makeTool(name, required) {
+  function makeTool(name, required, shownName) {
     const holder = {
       // Further arguments are ignored, so that `urls.map(tools.fetchUrl)` does what it says.
       [name](input) {
@@ -53,7 +54,7 @@ const { setValueLimits, tools } = (() => {
           json = encodeInput(input, required);
         } catch (thrown) {
           const { type, message } = encodeFailure(thrown);
-          const error = new TypeError(`the input of tools.${name} can't be sent: ${message}`);
+          const error = new TypeError(`the input of ${shownName} can't be sent: ${message}`);
           ObjectDefineProperty(error, "name", {
             __proto__: null, value: type, writable: true, enumerable: false, configurable: true,
           });
@@ -134,7 +135,8 @@ const { setValueLimits, tools } = (() => {
     const builtin = ReflectGetOwnPropertyDescriptor(baseMethods, key);
     if (builtin !== undefined) return builtin.value;
     const other = MapPrototypeGet(loose, folded(key));
-    return other === undefined ? missingTool(key) : target[other];
+    if (other === undefined) return missingTool(key);
+    return target[other] === undefined ? unlisted[other] : target[other];
   }
 
   // Methods that code calls on any object; captured, since the guest may change Object.prototype.
@@ -179,21 +181,31 @@ const { setValueLimits, tools } = (() => {
     const given = options.tools;
     if (given === undefined) return;
     target = { __proto__: null };
+    unlisted = { __proto__: null };
     loose = new Map();
     about = new Map();
     names = newList();
     for (let i = 0; given !== null && i < given.length; i++) {
-      const { name, alias, required, description } = given[i];
-      target[name] = makeTool(name, required === undefined ? null : required);
-      names[i] = name;
+      const { name, required, description, isGlobal } = given[i];
+      if (isGlobal === true) continue;
+      target[name] = makeTool(name, required === undefined ? null : required, `tools.${name}`);
+      names[names.length] = name;
       MapPrototypeSet(about, name, typeof description === "string" ? description : "");
     }
     for (let i = 0; i < names.length; i++) addSpelling(names[i], names[i]);
-    for (let i = 0; i < names.length; i++) {
-      if (typeof given[i].alias === "string") addSpelling(given[i].alias, names[i]);
+    for (let i = 0; given !== null && i < given.length; i++) {
+      const { name, alias, isGlobal } = given[i];
+      if (isGlobal !== true && typeof alias === "string") addSpelling(alias, name);
     }
     showAs();
   });
+
+  // A global is not listed, and works as `tools.<name>` all the same.
+  function showGlobalTool(name, fn, description) {
+    unlisted[name] = fn;
+    MapPrototypeSet(about, name, typeof description === "string" ? description : "");
+    addSpelling(name, name);
+  }
 
   // The first tool of a spelling keeps it: two names that fold alike are told apart exactly.
   function addSpelling(spelling, name) {
@@ -203,10 +215,12 @@ const { setValueLimits, tools } = (() => {
 
   return {
     __proto__: null,
+    makeTool,
     setValueLimits(bytes, nodes) {
       maxBytes = bytes;
       maxNodes = nodes;
     },
+    showGlobalTool,
     tools,
   };
 })();

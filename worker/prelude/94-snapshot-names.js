@@ -73,14 +73,13 @@ const {
   function nameBase(key) {
     const descriptor = ReflectGetOwnPropertyDescriptor(globalThis, key);
     const isFixed = descriptor === undefined || !descriptor.configurable
-      || !ObjectPrototypeHasOwnProperty(descriptor, "value")
-      || key === "console" || key === "tools" || key === "task"; // put back at each eval
+      || !ObjectPrototypeHasOwnProperty(descriptor, "value") || isReserved(key);
     MapPrototypeSet(globals, key, isFixed ? FIXED : descriptor.value);
     if (descriptor === undefined) return;
     const name = typeof key === "string" ? key : `@@${symbolName(key)}`;
     if (ObjectPrototypeHasOwnProperty(descriptor, "value")) walk(descriptor.value, name);
     // Ours that are put back at each eval; an accessor of preload code is never run.
-    else if (key === "console" || key === "tools" || key === "task") walk(globalThis[key], name);
+    else if (key === "console" || key === "tools") walk(globalThis[key], name);
   }
 
   MapPrototypeSet(names, globalThis, "globalThis");
@@ -88,6 +87,7 @@ const {
   mark(globalThis);
   const keys = ReflectOwnKeys(globalThis);
   for (let i = 0; i < keys.length; i++) nameBase(keys[i]);
+  walk(task, "task"); // a global in some sessions only
   // What has no global name.
   const hidden = [
     "AsyncFunctionPrototype", "GeneratorFunctionPrototype", "AsyncGeneratorFunctionPrototype",
@@ -102,14 +102,14 @@ const {
     baseNameOf(object) { return MapPrototypeGet(names, object); },
     baseObject(name) { return MapPrototypeGet(objects, name); },
     isPreloaded(object) { return WeakSetPrototypeHas(preloaded, object); },
-    isBaseGlobal(key) { return MapPrototypeHas(globals, key); },
+    isBaseGlobal(key) { return MapPrototypeHas(globals, key) || isReserved(key); },
     // Whether a guest's program may put a value of its own in the place of a base image's, and
     // whether one has.
-    isReplaceable(key) { return MapPrototypeGet(globals, key) !== FIXED; },
+    isReplaceable(key) { return !isReserved(key) && MapPrototypeGet(globals, key) !== FIXED; },
     isReplaced(key) {
       const base = MapPrototypeGet(globals, key);
       const descriptor = ReflectGetOwnPropertyDescriptor(globalThis, key);
-      return base !== FIXED && descriptor !== undefined
+      return !isReserved(key) && base !== FIXED && descriptor !== undefined
         && !(ObjectPrototypeHasOwnProperty(descriptor, "value") && ObjectIs(descriptor.value, base));
     },
     nameBase,

@@ -18,21 +18,28 @@ from .parse import Failed, LateQuery, parse
 from .program import Kind, Program
 from .proof import Sites, open_declarations, register_expressions
 from .refused import refuse
-from .repl import AsFunction, as_script, redeclared, split
+from .repl import RESERVED, AsFunction, apart, as_script, redeclared, split
 from .text import to_bytes, without_fence
 from .typescript import erase
 
-__all__ = ["Program", "compile_queries", "transpile"]
+__all__ = ["RESERVED", "Program", "compile_queries", "transpile"]
 
 compile_queries = LateQuery.compile_queries
 
 
-def transpile(source: str, ticket: int = 0, *, _force_function: bool = False) -> Program:
+def transpile(
+    source: str,
+    ticket: int = 0,
+    *,
+    reserved: frozenset[str] = RESERVED,
+    _force_function: bool = False,
+) -> Program:
     """Turn one program into scripts; see `Program` for how to run them.
 
     Args:
         source: JavaScript or TypeScript, possibly fenced. Lone surrogates are replaced.
         ticket: with which functions at global scope are handed to the prelude (see `proof`).
+        reserved: globals that the engine lets no function declaration replace.
 
     Returns:
         The program. What is neither language is left for the engine to refuse: kind "untouched".
@@ -50,7 +57,9 @@ def transpile(source: str, ticket: int = 0, *, _force_function: bool = False) ->
     outline = outline_of(parsed.tree.root_node, parsed.source)
     for place in parsed.semicolons:
         edits.close(place, ";")
-    outline.returns = outline.returns or _force_function
+    # Only in a function are declared functions apart from the rest, as `apart` needs them.
+    shadowed = reserved & outline.functions.keys()
+    outline.returns = outline.returns or _force_function or bool(shadowed)
     outline.typescript = parsed.typescript
     sites = Sites(ticket)
     proves = ticket != 0 and outline.clash is None
@@ -76,8 +85,11 @@ def transpile(source: str, ticket: int = 0, *, _force_function: bool = False) ->
     edited = edits.apply()
     functions: list[Node] = [] if function is None else function.functions
     spans = [edited.span(node.start_byte, node.end_byte) for node in functions]
+    scripts = split(edited.text, spans)
+    if shadowed and function is not None:
+        scripts = apart(edited, function.functions, shadowed)
     return Program(
-        tuple([script.decode() for script in split(edited.text, spans)]),
+        tuple([script.decode() for script in scripts]),
         function is not None,
         kind,
         declared,

@@ -6,13 +6,18 @@ Two ways. As a script, where the engine itself gives the completion value and de
 
 from __future__ import annotations
 
+from typing import Final
+
 from tree_sitter import Node
 
 from .completion import Completion
-from .edits import Edits, blanked
+from .edits import Edited, Edits, blanked
 from .imports import default_expression, rewrite_export, rewrite_import
 from .names import declarators, field, own_semicolon, text_of
 from .outline import CLASS_DECLARATIONS, FUNCTION_DECLARATIONS, Outline, Statement
+
+# Accessors that can't be replaced (`prelude/10-bridge.js`), in every session.
+RESERVED: Final = frozenset({"console", "tools"})
 
 
 def as_script(edits: Edits, outline: Outline) -> None:
@@ -108,6 +113,32 @@ def split(text: bytes, functions: list[tuple[int, int]]) -> list[bytes]:
         hoisted[start:end] = text[start:end]
         rest[start:end] = blanked(text[start:end])
     return [bytes(hoisted), bytes(rest)]
+
+
+def apart(edited: Edited, functions: list[Node], shadowed: frozenset[str]) -> list[bytes]:
+    """As `split`, for a program that declares functions of reserved names.
+
+    A reserved name may be assigned to, and no declaration may replace it. So such a function has a
+    script of its own, where `function task(` reads `task=function(`, as long as before; the script
+    of the other functions has run by then, and the rest has not.
+    """
+    text = edited.text
+    spans = [edited.span(node.start_byte, node.end_byte) for node in functions]
+    plain: list[tuple[int, int]] = []
+    scripts: list[bytes] = []
+    for node, (start, end) in zip(functions, spans, strict=True):
+        name = node.child_by_field_name("name")
+        if name is None or text_of(name) not in shadowed:
+            plain.append((start, end))
+            continue
+        _, name_end = edited.span(name.start_byte, name.end_byte)
+        called = text_of(name).encode()
+        head = text[start : name_end - len(called)]
+        if head[-1:] == b" ":
+            head = head[:-1]
+        before, after = blanked(text[:start]), blanked(text[end:])
+        scripts.append(before + called + b"=" + head + text[name_end:end] + after)
+    return [*split(text, plain)[:-1], *scripts, split(text, spans)[-1]]
 
 
 def unused_name(source: bytes, stem: str) -> str:
