@@ -37,6 +37,8 @@ class Tool:
         errors: what the guest learns of an exception: "message" (class and message), "type"
             (class only), "none". None: as the pool.
         timeout: seconds for one call; None: as the pool's `host_timeout`.
+        holds: an eval that may be suspended does not return before its calls of this tool have
+            ended.
     """
 
     call: Callable[[Any], Any]
@@ -44,6 +46,7 @@ class Tool:
     description: str = ""
     errors: ToolErrors | None = None
     timeout: float | None = None
+    holds: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.call):

@@ -100,6 +100,12 @@ class Budget:
             raise _OutOfTime("wall")
         return left
 
+    def stood_still(self, seconds: float) -> None:
+        """The eval was held that long."""
+        self._wall_start += seconds
+        if self._wall_end is not None:
+            self._wall_end += seconds
+
     def cpu_used(self) -> float:
         return time.process_time() - self._cpu_start
 
@@ -128,6 +134,8 @@ class EvalRunner:
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
         self._programs: dict[str, Program] = {}  # short ones without functions, by their source
         self._here: Functions = {}  # worker functions, by the guest's names for them
+        self._hold_since: float | None = None  # when this eval was asked to stop, if it was
+        self._held_s = 0.0  # that evals were held, in which timers stood still
 
     def open(self, options: wire.Open) -> None:
         """Apply the session's options."""
@@ -180,6 +188,9 @@ class EvalRunner:
         program: Program | None = None
         state: wire.State = "kept"
         self._calls = self._jobs = 0
+        self._hold_since = None
+        if request.seed:
+            engine.reseed(request.seed)
         try:
             program = self._program(request.code)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
@@ -246,7 +257,7 @@ class EvalRunner:
         while True:
             self._run_jobs(budget)
             engine.set_cpu(budget.cpu_left())
-            status = engine.poll(time.monotonic() * 1000.0)
+            status = engine.poll(self._timer_clock() * 1000.0)
             for call in status.calls:
                 if call.name == IMPORT:
                     self._import(call, budget)
@@ -256,7 +267,10 @@ class EvalRunner:
                 continue  # a timer's callback queued more
             if status.settled:
                 return
-            self._wait(status.next_timer_s, status.calls_open, budget)
+            if self._hold_since is not None:
+                self._stay_held(request, budget)
+            else:
+                self._wait(status.next_timer_s, status.calls_open, budget)
 
     def _call(self, call: HostCall, request: wire.Eval) -> None:
         """Have a tool called: here, if it is a worker function, else by the host."""
@@ -314,11 +328,39 @@ class EvalRunner:
         budget.tools_s += time.monotonic() - started
         if ready:
             self._engine.set_cpu(budget.cpu_left())
-            for message in self._host.read():
-                if isinstance(message, wire.ToolAnswer):
-                    self.answer(message)
-                else:
-                    raise ProtocolError(f"{type(message).__name__} during an eval")
+            self._take(self._host.read(), budget)
+
+    def _take(self, messages: list[wire.ToWorker], budget: Budget) -> None:
+        for message in messages:
+            if isinstance(message, wire.ToolAnswer):
+                # With the jobs of each before the next: what a program does must not depend on
+                # which answers came in one chunk, or it could not be replayed.
+                self.answer(message)
+                self._run_jobs(budget)
+            elif isinstance(message, wire.Hold):
+                self._hold_since = time.monotonic()
+            else:
+                raise ProtocolError(f"{type(message).__name__} during an eval")
+
+    def _stay_held(self, request: wire.Eval, budget: Budget) -> None:
+        """Do nothing until the host says so; no clock of the eval's counts that."""
+        self._host.send(wire.Held(request.eval_id))
+        messages: list[wire.ToWorker] = []
+        while not messages:
+            messages = self._host.read()
+        resume = messages.pop(0)
+        if not isinstance(resume, wire.Resume) or self._hold_since is None:
+            raise ProtocolError(f"{type(resume).__name__} for an eval that is held")
+        stood_s = max(0.0, time.monotonic() - self._hold_since - resume.counted_s)
+        self._hold_since = None
+        self._held_s += stood_s
+        budget.stood_still(stood_s)
+        self._take(messages, budget)
+
+    def _timer_clock(self) -> float:
+        """Seconds, as timers count them."""
+        now = time.monotonic() if self._hold_since is None else self._hold_since
+        return now - self._held_s
 
     def _check_memory(self, outcome: Outcome) -> None:
         """Out of memory is told by the allocator: a guest can throw an error that looks like it."""

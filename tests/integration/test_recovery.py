@@ -173,7 +173,7 @@ def test_worker_that_dies_before_it_reads_a_large_program_runs_it_in_its_success
     talk = session._core._talk
     assert talk is not None
     fd = talk.link.data.fileno()
-    until(lambda: talk._watched.get(fd, 0) & select.EPOLLOUT, "the stream is full")
+    until(lambda: talk._watches.events(fd) & select.EPOLLOUT, "the stream is full")
     if how == "exit":
         talk.link.data.shutdown(socket.SHUT_WR)  # half a frame, and then the end
         os.kill(pid, signal.SIGCONT)
