@@ -100,6 +100,11 @@ class Holding:
                 self.recorder.told(number, made)
         return [answer for _, answer in kept]
 
+    def left(self, *, undone: bool) -> list[wire.ToolAnswer]:
+        """What is kept when the eval ends; of one that never happened, other evals' answers."""
+        kept, self._kept = self._kept, []
+        return [answer for number, answer in kept if not (undone and number)]
+
     def suspension(self, settled: bool) -> Suspension:
         """What the eval's caller gets."""
         kept = [number for number, _ in self._kept if number]

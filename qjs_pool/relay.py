@@ -208,6 +208,8 @@ class Relay:
             undone: the session is as it was before, so answers of earlier calls are owed again.
         """
         self._begun = False
+        if self._holding is not None:
+            self.owe(self._holding.left(undone=undone))
         self._holding = None
         self._matched.clear()
         now = time.monotonic()
