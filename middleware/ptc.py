@@ -89,16 +89,18 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 class ExposedTool:
-    """A tool as the guest sees it, rendered once."""
+    """A tool as the guest sees it, rendered once. `holds`: its calls may need approval."""
 
-    def __init__(self, tool: BaseTool) -> None:
+    def __init__(self, tool: BaseTool, *, holds: bool = False) -> None:
         relayed = RelayedTool(tool)
         self.tool = tool
         self.signature = signature_of(tool)
         required = required_fields(tool)
         about = signature_of(tool, max_doc_chars=_DOC_CHARS)
-        self.in_threads = Tool(call=relayed.call, required=required, description=about)
-        self.in_loop = Tool(call=relayed.acall, required=required, description=about)
+        self.in_threads, self.in_loop = (
+            Tool(call=call, required=required, description=about, holds=holds)
+            for call in (relayed.call, relayed.acall)
+        )
 
 
 class Exposed:
@@ -115,9 +117,13 @@ class Exposed:
 
 
 class ExposedSets:
-    """`Exposed` by the identity of its tools: a tool, and a set, is rendered once."""
+    """`Exposed` by the identity of its tools: a tool, and a set, is rendered once.
 
-    def __init__(self) -> None:
+    `gated`: names of tools whose calls may need approval.
+    """
+
+    def __init__(self, gated: Collection[str] = ()) -> None:
+        self._gated = gated
         self._lock = threading.Lock()
         self._tools: OrderedDict[int, ExposedTool] = OrderedDict()
         self._sets: OrderedDict[tuple[int, ...], Exposed] = OrderedDict()
@@ -142,7 +148,7 @@ class ExposedSets:
             known = self._tools.get(id(tool))
         if known is not None:
             return known
-        exposed = ExposedTool(tool)
+        exposed = ExposedTool(tool, holds=tool.name in self._gated)
         with self._lock:
             self._tools[id(tool)] = exposed
             while len(self._tools) > _KEPT_TOOLS:

@@ -15,13 +15,16 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qjs_pool.core import Core
 from qjs_pool.turnstile import Turnstile
 
 from .capture import Record
 from .ptc import Exposed
+
+if TYPE_CHECKING:
+    from .suspended import HeldEval
 
 STATE_KEY: Final = "_qjs_pool_thread"
 MAX_WAITING: Final = 64  # evals of one conversation in the queue
@@ -117,6 +120,7 @@ class Thread:
         self.used = time.monotonic()
         self.in_turn = False  # between a turn's first eval and its end
         self.stragglers: list[Record] = []
+        self.held: dict[str, HeldEval] = {}  # that wait for a person, by their tool call
         self.leftovers: list[Core] = []  # sessions of single evals, with calls still running
 
     def touch(self) -> None:
@@ -146,6 +150,12 @@ class CallOrder:
         arrival = self._arrival(message, position - 1)
         return None if arrival.done() else arrival
 
+    def again(self, message: str, position: int) -> None:
+        """That eval was suspended: those after it wait for it once more when it is resumed."""
+        with self._lock:
+            if (arrivals := self._arrivals.get(message)) is not None:
+                arrivals[position] = Future()
+
     def arrived(self, message: str, position: int) -> None:
         arrival = self._arrival(message, position)
         with self._lock:
@@ -174,6 +184,20 @@ def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, i
         if calls:
             return None
     return None
+
+
+def siblings_of(state: Any, call_id: str, tool_name: str) -> frozenset[str]:
+    """The evals that the model asked for in the same message."""
+    messages = state.get("messages") if isinstance(state, Mapping) else None
+    for message in reversed(messages or ()):
+        ids = {
+            str(call["id"])
+            for call in getattr(message, "tool_calls", None) or ()
+            if call["name"] == tool_name
+        }
+        if call_id in ids:
+            return frozenset(ids)
+    return frozenset()
 
 
 class Registry:
@@ -244,8 +268,29 @@ class Registry:
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
-        for core in taken:
+        for core in taken + self._too_many_held():
             self._release(core)
+
+    def _too_many_held(self) -> list[Core]:
+        """Evals that have waited longest, of too many: they are replayed if they are resumed."""
+        with self._lock:
+            held = sorted(self._held(), key=lambda one: one[2].since)
+            return [self._take_held(*one) for one in held[: max(0, len(held) - self._max_parked)]]
+
+    def _held(self) -> list[tuple[Thread, str, HeldEval]]:
+        return [
+            (thread, call_id, held)
+            for thread in self._threads.values()
+            if thread.turns.holders == 0
+            for call_id, held in thread.held.items()
+        ]
+
+    @staticmethod
+    def _take_held(thread: Thread, call_id: str, held: HeldEval) -> Core:
+        del thread.held[call_id]
+        if thread.live is not None and thread.live.core is held.core:
+            thread.live = None
+        return held.core
 
     def make_room(self) -> None:
         """Close the session that another conversation needs most, if there is one."""
@@ -253,6 +298,8 @@ class Registry:
             idle = min(self._idle(), key=lambda one: (one[0].in_turn, one[1].used), default=None)
             reason = "its worker was needed for another conversation"
             core = None if idle is None else self._take(*idle, reason)
+            if core is None and (held := min(self._held(), key=_since, default=None)):
+                core = self._take_held(*held)
         if core is not None:
             self._release(core)
 
@@ -278,6 +325,8 @@ class Registry:
         idle = []
         for thread in self._threads.values():
             idle += [(thread, live) for live in thread.parked.values()]
+            if thread.held:  # no clock runs while a person is asked
+                continue
             # Whoever runs an eval holds a turn before it looks at the session.
             if thread.live is not None and thread.turns.holders == 0:
                 idle.append((thread, thread.live))
@@ -305,6 +354,7 @@ class Registry:
             for thread in threads
             for core in (
                 *(live.core for live in (thread.live, *thread.parked.values()) if live),
+                *(held.core for held in thread.held.values() if held.session.live is None),
                 *thread.leftovers,
             )
         ]
@@ -314,6 +364,10 @@ class Registry:
         self._lock = threading.Lock()
         self._threads = OrderedDict()
         self._timer = None
+
+
+def _since(one: tuple[Thread, str, HeldEval]) -> float:
+    return one[2].since
 
 
 def _sweep_later(reference: weakref.ref[Registry]) -> None:

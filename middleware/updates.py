@@ -25,17 +25,23 @@ class StateUpdates:
         self.state = state
         self._channels = _channels(config)
         self._changed: dict[str, BaseChannel[Any, Any, Any]] = {}
-        self._commands: list[tuple[int, Command[Any]]] = []
+        self._commands: list[tuple[int, str, Command[Any]]] = []
         self._call_ids: set[str] = set()
         self._lock = threading.Lock()
 
     def add(self, index: int, call_id: str, command: Command[Any]) -> None:
         """Take a command that a call returned."""
         with self._lock:
-            self._commands.append((index, command))
+            self._commands.append((index, call_id, command))
             self._call_ids.add(call_id)
             if isinstance(command.update, Mapping) and isinstance(self.state, Mapping):
                 self._apply(command.update)
+
+    @property
+    def commands(self) -> list[tuple[int, str, Command[Any]]]:
+        """What was added: the number of the call, its id, its command."""
+        with self._lock:
+            return list(self._commands)
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         """The state for later calls, by the graph's own reducers; not the graph's state itself."""
@@ -62,7 +68,7 @@ class StateUpdates:
         if own and own.keys() <= self._channels.keys():
             answer = Command(update={**own, _MESSAGES: [message]})
         with self._lock:
-            commands = [command for _, command in sorted(self._commands, key=lambda one: one[0])]
+            commands = [one[2] for one in sorted(self._commands, key=lambda one: one[0])]
         taken: set[str] = set()  # keys that keep one value, which a later command has set
         kept: list[Command[Any]] = []
         for command in reversed(commands):

@@ -87,6 +87,11 @@ class Evals:
         held.talk.look()
         return held.settled or (held.talk.death is None and not held.talk.going)
 
+    @property
+    def fresh(self) -> bool:
+        """Whether it has run no eval."""
+        return self._evals == 0
+
     def resume(self, again: Mapping[int, Callable[[Any], Any]]) -> Steps[EvalResult | Suspension]:
         """Go on with the suspended eval: its waiting calls are run again, as `again` says.
 
