@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, cast
+from typing import Annotated, Any, Final, cast
 
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
+from pydantic import AfterValidator
 
 from qjs_pool.core import Core
 from qjs_pool.holding import Suspension
@@ -27,6 +29,8 @@ from .interrupts import RESUMING, SCRATCHPAD, Asked, answers_of, interrupt_value
 from .kept_journal import JournalRejected, Place, SuspendedEval
 from .options import Options
 from .threads import Live, Thread
+
+_VALIDATES: Final = "response_schema" in inspect.signature(interrupt).parameters
 
 
 @dataclasses.dataclass
@@ -234,6 +238,17 @@ class _Pass:
             if before:
                 return {}
             raise GraphInterrupt(())
-        answer = interrupt(interrupt_value(questions))
+        value = interrupt_value(questions)
+
+        def checked(answer: Any) -> dict[str, Any]:
+            return answers_of(questions, answer)
+
+        answers: dict[str, Any]
+        if _VALIDATES:  # before the answer is saved: a bad one can be given anew
+            answers = interrupt(
+                value, response_schema=cast("Any", Annotated[Any, AfterValidator(checked)])
+            )
+        else:
+            answers = checked(interrupt(value))
         self._asked += 1
-        return answers_of(questions, answer)
+        return answers
