@@ -150,7 +150,14 @@ class Evals:
             self._evals += 1
             seed = "" if holding is None else holding.seed
             request = wire.Eval(
-                self._evals, code, cpu_s, limits.wall, limits.host_calls, want_value, seed
+                self._evals,
+                code,
+                cpu_s,
+                limits.wall,
+                limits.host_calls,
+                want_value,
+                seed,
+                holding is not None,
             )
             outcome: wire.EvalDone | wire.Done | Death | Suspension | None = None
             self._running = True

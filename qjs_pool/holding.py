@@ -67,6 +67,7 @@ class Holding:
         self.recorder = Recorder(max_bytes)
         self.replay = None if journal is None else Replay(journal)
         self._kept: list[tuple[int, wire.ToolAnswer]] = []
+        self._last: dict[int, wire.ToolAnswer] = {}  # replayed ones, kept when it was suspended
 
     @property
     def replaying(self) -> bool:
@@ -78,10 +79,18 @@ class Holding:
         self.waiting[waiting.call_id] = waiting
         self.waiting_bytes += len(waiting.args)
 
-    def take_waiting(self) -> list[Waiting]:
+    def resume(self) -> list[Waiting]:
         """The calls that waited; they are to be run again."""
+        if self.replay is not None:
+            # As they were kept then, whatever the order of the calls now.
+            self._kept += [(number, self._last[number]) for number in self.replay.kept]
+            self.replay = None
         waiting, self.waiting, self.waiting_bytes = list(self.waiting.values()), {}, 0
         return waiting
+
+    def keep_last(self, number: int, answer: wire.ToolAnswer) -> None:
+        """Keep an answer until a replayed eval is resumed, as it was kept before."""
+        self._last[number] = answer
 
     def keep(self, number: int, answer: wire.ToolAnswer) -> None:
         """Keep an answer until the guest may be told. `number` is 0 for a call of another eval."""
@@ -91,10 +100,6 @@ class Holding:
         """The guest goes on, and gets what was kept."""
         self.frozen = False
         kept, self._kept = self._kept, []
-        if self.replay is not None:  # as it was kept then, whatever the order of the calls now
-            place = {number: index for index, number in enumerate(self.replay.kept)}
-            kept.sort(key=lambda one: place.get(one[0], len(place)))
-            self.replay = None
         for number, _ in kept:
             if number:
                 self.recorder.told(number, made)
@@ -108,6 +113,8 @@ class Holding:
     def suspension(self, settled: bool) -> Suspension:
         """What the eval's caller gets."""
         kept = [number for number, _ in self._kept if number]
+        if self.replay is not None:
+            kept = [*self.replay.kept, *kept]
         waiting = sorted(self.waiting.values(), key=lambda one: one.number)
         journal = self.recorder.journal(self.code, self.seed, kept)
         return Suspension(tuple(waiting), journal, settled)

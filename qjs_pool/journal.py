@@ -147,7 +147,7 @@ class Replay:
         """The error for a program that ended before it had made all calls."""
         entry = self._entries[self._unmade[0]] if self._unmade else None
         what = "" if entry is None else f" without the call {entry.name}({_cut(entry.args)})"
-        return ReplayDiverged(f"the replayed program ended{what}, which its journal has")
+        return ReplayDiverged(f"the replayed program stopped{what}, which its journal has")
 
 
 def _cut(text: str) -> str:

@@ -16,16 +16,16 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from .calls import OpenCall, RelayOptions, ToolEvent
 from .errors import ValueConversionError, ValueTooLarge
-from .holding import Holding, Suspend, SuspendedTooLate, Suspension, Waiting
-from .journal import ReplayDiverged
+from .holding import Holding, Suspend, SuspendedTooLate
 from .limits import Limits
 from .result import Call
 from .runners import Runner
+from .suspended_calls import TOO_LATE, SuspendedCalls
 from .tools import Toolbox, describe_error
 from .wire import ProtocolError
 from .wire import messages as wire
@@ -39,13 +39,12 @@ _MAX_OPEN: Final = 20_000
 _HELD_VALUES: Final = 2
 # Calls of one eval whose trace is kept; where `host_calls` is None there may be any number.
 _MAX_TRACED: Final = 10_000
-_TOO_LATE: Final = "a person was to be asked, but the eval of the call has returned already"
 # Which call of its eval it is, from 1, for the tool that runs; the guest's order.
 call_number: Final[contextvars.ContextVar[int]] = contextvars.ContextVar("qjs_pool_call_number")
 _ENVELOPE_BYTES: Final = 4096  # field names that the bridge may add to an input
 
 
-class Relay:
+class Relay(SuspendedCalls):
     """Tool calls of one session, eval by eval."""
 
     def __init__(
@@ -128,8 +127,10 @@ class Relay:
             self._calls.append(call)
         crowd, held = len(self._open), self._waiting_bytes + size
         self._open[call.call_id] = call
-        if self._holding is not None and self._recorded(call, message.args, self._holding):
-            return
+        if self._holding is not None:
+            self._holding.frozen |= tool.holds  # the worker has stopped where it called it
+            if self._recorded(call, message.args, self._holding):
+                return
         if crowd >= _MAX_OPEN or held > _HELD_VALUES * limits.value_bytes:
             refusal = (
                 f"{crowd} tool calls wait, with inputs of {held} bytes, and there is room for "
@@ -162,7 +163,7 @@ class Relay:
                     continue
                 error = problem
             elif isinstance(error, Suspend) and not (self._begun and call.turn == self._turn):
-                error = SuspendedTooLate(_TOO_LATE)
+                error = SuspendedTooLate(TOO_LATE)
             elif error is not None and self._options.propagate(error):
                 # No answer: the guest would run on with it until the kill arrives.
                 self.failure = self.failure or error
@@ -351,122 +352,6 @@ class Relay:
         if call.turn != self._turn:
             self._remember(answer)
         return answer
-
-    # --- calls that wait for a person -----------------------------------------------------------
-
-    @property
-    def frozen(self) -> bool:
-        """Whether the guest is to do nothing: a call of this eval waits for a person."""
-        return self._holding is not None and self._holding.frozen
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no call of this eval runs, or is to run."""
-        waiting = () if self._holding is None else self._holding.waiting
-        return all(
-            call.turn != self._turn or call.call_id in waiting for call in self._open.values()
-        )
-
-    @property
-    def holds(self) -> bool:
-        """Whether the eval may not return yet, though its value is there."""
-        holding = self._holding
-        return holding is not None and any(
-            call.turn == self._turn and (call.tool.holds or call.call_id in holding.waiting)
-            for call in self._open.values()
-        )
-
-    def suspension(self, *, settled: bool) -> Suspension | None:
-        """What waits for a person, if anything does."""
-        holding = self._holding
-        return holding.suspension(settled) if holding is not None and holding.waiting else None
-
-    def resume(self, again: Mapping[int, Callable[[Any], Any]]) -> None:
-        """Run the calls that wait again, each as `again` says for its number."""
-        assert self._holding is not None
-        for waiting in self._holding.take_waiting():
-            call = self._open[waiting.call_id]
-            call.again, call.cancel = again[waiting.number], None
-            self._waiting.append(call)
-            self._waiting_bytes += call.bytes_in
-        self._start_waiting()
-
-    def thaw(self) -> list[wire.ToolAnswer]:
-        """The guest goes on: what it is to be told."""
-        return [] if self._holding is None else self._holding.thaw(self.made)
-
-    def replayed(self) -> list[wire.ToolAnswer]:
-        """Answers out of the journal whose time has come."""
-        holding = self._holding
-        if holding is None or holding.replay is None:
-            return []
-        answers = []
-        for entry in holding.replay.due():
-            holding.recorder.told(entry.number, self.made)
-            call = self._matched.pop(entry.number)
-            answers.append(self._settled(call, bool(entry.ok), entry.payload))
-        if holding.replay.over and holding.waiting:
-            holding.frozen = True
-        return answers
-
-    def diverged(self) -> None:
-        """The program's value is there: an error if its journal says that it made more calls."""
-        holding = self._holding
-        if holding is not None and holding.replay is not None and holding.replaying:
-            self.failure = self.failure or holding.replay.missing()
-
-    def _recorded(self, call: OpenCall, args: str, holding: Holding) -> bool:
-        """Note a call in the journal; in a replay, take what became of it from there."""
-        if holding.replay is None or holding.replay.over:
-            holding.recorder.called(call.number, call.name, args)
-            return False
-        try:
-            entry = holding.replay.match(call.name, args)
-        except ReplayDiverged as error:
-            self.failure = self.failure or error
-            return True
-        call.number = entry.number
-        holding.recorder.called(call.number, call.name, args)
-        call.cancel = lambda: None
-        if entry.ok is None:
-            call.args = args
-            holding.suspend(Waiting(call.number, call.call_id, call.name, args, None))
-            return True
-        holding.recorder.answered(call.number, entry.ok, entry.payload)
-        if call.number in holding.replay.kept:
-            holding.keep(call.number, self._settled(call, entry.ok, entry.payload))
-        else:
-            self._matched[call.number] = call
-        return True
-
-    def _suspend(self, call: OpenCall, payload: Any, holding: Holding) -> Exception | None:
-        """Leave a call open until the eval is resumed; the error if that can't be."""
-        if call.turn != self._turn:
-            return SuspendedTooLate(_TOO_LATE)
-        if holding.waiting_bytes + len(call.args) > holding.max_bytes:
-            return ValueTooLarge(
-                f"calls with more than {holding.max_bytes} bytes of input wait for a person already"
-            )
-        call.cancel = lambda: None
-        self._timed.pop(call.call_id, None)
-        holding.suspend(Waiting(call.number, call.call_id, call.name, call.args, payload))
-        holding.frozen = True
-        return None
-
-    def _told(self, call: OpenCall, answer: wire.ToolAnswer) -> list[wire.ToolAnswer]:
-        """The answer, if the guest may have it now."""
-        holding = self._holding
-        if holding is None:
-            return [answer]
-        number = call.number if call.turn == self._turn else 0
-        if number:
-            holding.recorder.answered(number, answer.ok, answer.payload)
-        if holding.frozen:
-            holding.keep(number, answer)
-            return []
-        if number:
-            holding.recorder.told(number, self.made)
-        return [answer]
 
     def _remember(self, answer: wire.ToolAnswer) -> None:
         self._late_room -= len(answer.payload)

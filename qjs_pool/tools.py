@@ -37,8 +37,8 @@ class Tool:
         errors: what the guest learns of an exception: "message" (class and message), "type"
             (class only), "none". None: as the pool.
         timeout: seconds for one call; None: as the pool's `host_timeout`.
-        holds: an eval that may be suspended does not return before its calls of this tool have
-            ended.
+        holds: an eval that may be suspended stops where it has called this tool, and does not
+            return, until the call has ended.
     """
 
     call: Callable[[Any], Any]
@@ -103,6 +103,7 @@ class Toolbox:
                 well_formed(name),
                 None if tool.required is None else [well_formed(n) for n in tool.required],
                 well_formed(tool.description),
+                tool.holds,
             )
             for name, tool in self.tools.items()
         )

@@ -42,12 +42,16 @@ class _Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 
 class Tool(msgspec.Struct, array_like=True, frozen=True):
-    """A tool as the guest sees it: `name` is the JavaScript name, `alias` the host's."""
+    """A tool as the guest sees it: `name` is the JavaScript name, `alias` the host's.
+
+    `holds`: an eval that may be held stops by itself where it has called it, until it is resumed.
+    """
 
     name: str
     alias: str
     required: list[str] | None = None  # required fields of its input, where known
     description: str = ""
+    holds: bool = False
 
 
 class Open(_Message, tag=1, frozen=True):
@@ -80,6 +84,7 @@ class Eval(_Message, tag=2, frozen=True):
     host_calls: int | None
     want_value: bool
     seed: str = ""
+    may_hold: bool = False
 
 
 class ToolAnswer(_Message, tag=3, frozen=True):
@@ -128,7 +133,8 @@ class Restore(_Message, tag=7, frozen=True):
 class Hold(_Message, tag=8, frozen=True):
     """Stop the eval where it waits: a call of it waits for a person. Answered with Held.
 
-    The eval's clocks and timers stand still from here to the Resume.
+    The eval's clocks and timers stand still from here, or from its call of a tool that holds, to
+    the Resume.
     """
 
     eval_id: int

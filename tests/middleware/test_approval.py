@@ -24,6 +24,7 @@ class Mail:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.found: list[str] = []
 
     @property
     def tools(self) -> list[Any]:
@@ -36,6 +37,7 @@ class Mail:
         @tool
         def find(name: str) -> str:
             """Find an address."""
+            self.found.append(name)
             return f"{name}@example.com"
 
         @tool
@@ -135,7 +137,10 @@ def test_all_calls_that_wait_are_one_request_in_langchains_shape(
             {"type": "edit", "edited_action": {"name": "send_mail", "args": {"to": "bob"}}},
             "sent to bob", [("bob", "")],
         ),
-        ({"type": "reject", "message": "not her"}, "ToolError rejected by the reviewer: not her", []),
+        (
+            {"type": "reject", "message": "not her"},
+            "ToolError rejected by the reviewer: not her", [],
+        ),
         ({"type": "respond", "message": "she knows"}, "she knows", []),
     ],
 )  # fmt: skip
@@ -172,7 +177,10 @@ def test_what_runs_is_what_was_approved_whatever_the_program_does_to_it(
     assert mail.sent == [("ann", "hi")]
 
 
-@pytest.mark.parametrize("rival", ["sleep(0)", "tools.find({name: 'fast'})", "Promise.resolve(1)"])
+@pytest.mark.parametrize(
+    "rival",
+    ["sleep(0)", "tools.find({name: 'fast'})", "sleep(0).then(() => tools.find({name: 'then'}))"],
+)
 def test_a_program_neither_goes_on_before_the_decision_nor_returns(
     scripted: Any, ask: Any, mail: Mail, chat: Callable[..., Say], rival: str
 ) -> None:
@@ -180,12 +188,15 @@ def test_a_program_neither_goes_on_before_the_decision_nor_returns(
         f"""
         const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
         await Promise.race([tools.sendMail({{to: "ann"}}), {rival}]);
+        await tools.find({{name: "afterwards"}});
         """
     )
     assert asked(say(ask()))["action_requests"][0]["args"] == {"to": "ann"}
     assert mail.sent == []
+    assert not {"then", "afterwards"} & set(mail.found)
     say(decide(APPROVE))
     assert mail.sent == [("ann", "")]
+    assert "afterwards" in mail.found
 
 
 def test_calls_that_nobody_awaits_are_decided_before_the_answer(

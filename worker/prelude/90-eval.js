@@ -108,8 +108,10 @@
   };
 
   bridgeTable.poll = (nowMs) => {
-    runHooks(hooks.poll, nowMs);
-    const next = nextTimerMs(nowMs);
+    // Calls first: one that stops the eval stops its timers too, those that are due included.
+    const timers = nowMs >= 0;
+    if (timers && !hasRequests()) runHooks(hooks.poll, nowMs);
+    const next = timers ? nextTimerMs(nowMs) : null;
     const open = openCalls();
     if (next === null && open === 0 && !hasRequests()) return isSettled ? 1 : 0;
     return flat(`${isSettled ? 1 : 0} ${next === null ? "-" : next} ${open}${drainOutbox()}`);
