@@ -62,8 +62,8 @@ class EvalRuns:
                 session = _session(self._continuity.obtain(thread, runtime))
             with self._alone(session, thread, scope) as ended:
                 journal = self._checked(wanted, session, thread, scope, note)
-                outcome = self._sandbox.run(session.core, program._replace(journal=journal))
-                return session, ended(outcome)
+                asked = program._replace(journal=journal, modules=thread.modules)
+                return session, ended(self._sandbox.run(session.core, asked))
 
         def do(what: str, argument: Any) -> Any:
             if what == "start":
@@ -103,7 +103,7 @@ class EvalRuns:
                 session = _session(await self._continuity.aobtain(thread, runtime))
             with self._alone(session, thread, scope) as ended:
                 journal = self._checked(wanted, session, thread, scope, note)
-                asked = program._replace(journal=journal)
+                asked = program._replace(journal=journal, modules=thread.modules)
                 return session, ended(await self._sandbox.run_async(session.core, asked))
 
         async def do(what: str, argument: Any) -> Any:
