@@ -32,8 +32,8 @@ class Program(NamedTuple):
 
     code: str
     toolbox: Toolbox
+    modules: Modules
     suspends: bool
-    modules: Modules = {}
     journal: Journal | None = None
 
 

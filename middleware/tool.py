@@ -186,7 +186,7 @@ class Evaluator:
     def _program(self, thread: Thread, scope: EvalScope, code: str, *, in_loop: bool) -> Program:
         assert thread.exposed is not None
         toolbox = thread.exposed.in_loop if in_loop else thread.exposed.in_threads
-        return Program(checked_code(code), toolbox, scope.suspends)
+        return Program(checked_code(code), toolbox, thread.modules, scope.suspends)
 
     def _begin(
         self, runtime: Runtime | None, *, in_loop: bool

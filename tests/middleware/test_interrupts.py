@@ -399,3 +399,42 @@ def test_sub_agents_that_are_interrupted_go_on_from_their_own_checkpoints(
     state = (chat(script[1:]) if elsewhere else first).resume(answers)
     assert scripted.texts(state) == ['<result>["north: NORTH", "south: SOUTH"]</result>']
     assert sorted(office.effects) == ["north", "south"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_program_of_a_sub_agent_that_is_interrupted_within_a_program(
+    scripted: Any, ask: Any, office: Office, elsewhere: bool
+) -> None:
+    inner = scripted.turn(
+        "await tools.effect({n: 'inner'}); const got = await tools.ask({what: 'inner'}); got"
+    )
+    outer = scripted.turn(
+        """
+        await tools.effect({n: "outer"});
+        const call = {description: "go", subagent_type: "helper"};
+        const done = await Promise.allSettled([tools.task(call), tools.ask({what: "outer"})]);
+        await tools.effect({n: "after"});
+        done.map((one) => one.value)
+        """
+    )
+    saver = InMemorySaver()
+
+    def chat(outer: Any, inner: Any) -> Run:
+        helper = {
+            "name": "helper", "description": "helps", "system_prompt": "help",
+            "model": scripted.model(inner), "tools": office.tools,
+            "middleware": [scripted.middleware(ptc=["ask", "effect"])],
+        }  # fmt: skip
+        own = scripted.middleware(ptc=["task", "ask", "effect"])
+        agent = scripted.agent(
+            outer, own, tools=office.tools, kind="deep", subagents=[helper], checkpointer=saver
+        )
+        return Run(agent)
+
+    first = chat(outer, inner)
+    questions = {one["value"]["what"]: one["id"] for one in asked(first(ask()))["interrupts"]}
+    assert sorted(office.effects) == ["inner", "outer"]
+    answers = {questions["inner"]: "1", questions["outer"]: "2"}
+    state = (chat(outer[1:], inner[1:]) if elsewhere else first).resume(answers)
+    assert scripted.texts(state) == ['<result>["done", "outer: 2"]</result>']
+    assert sorted(office.effects) == ["after", "inner", "outer"]
