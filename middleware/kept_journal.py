@@ -26,7 +26,8 @@ from .interrupts import Asked, Given, Question
 
 _CHANNEL: Final = "_qjs_pool_journal"
 _ENVELOPE_BYTES: Final = 1 << 16
-Write = tuple[str, str, bytes]  # task id, what it is kept as, and itself
+# What is kept where the journal is too large: without it the eval would run anew.
+NO_JOURNAL: Final = b""
 
 
 class JournalRejected(QjsPoolError):
@@ -101,8 +102,8 @@ class Place:
 
     # --- what is kept ---------------------------------------------------------------------------
 
-    def sealed(self, record: SuspendedEval, keys: Sequence[bytes]) -> bytes:
-        """The bytes of a record."""
+    def sealed(self, record: SuspendedEval, keys: Sequence[bytes], max_bytes: int) -> bytes:
+        """The bytes of a record; `NO_JOURNAL` for a larger one."""
         plain = {
             "round": record.round,
             "base": record.base,
@@ -115,6 +116,8 @@ class Place:
         }  # fmt: skip
         kind, data = self._saver.serde.dumps_typed(plain)
         body = msgspec.msgpack.encode([kind, data, msgspec.msgpack.encode(record.journal)])
+        if len(body) > max_bytes:
+            return NO_JOURNAL
         return snapshots.seal(
             zstandard.ZstdCompressor(level=3).compress(body), keys=keys, context=self.context
         )
@@ -125,6 +128,11 @@ class Place:
         Raises:
             JournalRejected: it is damaged, signed by nobody we know, or another eval's.
         """
+        if blob == NO_JOURNAL:
+            raise JournalRejected(
+                "the suspended eval cannot be gone on with: its worker is gone, and its journal "
+                "was too large to be kept (max_snapshot_bytes)"
+            )
         try:
             packed = snapshots.open_sealed(
                 blob, keys=keys, context=self.context, max_bytes=max_bytes + _ENVELOPE_BYTES

@@ -26,7 +26,7 @@ from qjs_pool.tools import Toolbox
 
 from .dispatch import EvalScope
 from .interrupts import RESUMING, SCRATCHPAD, Asked, answers_of, interrupt_value
-from .kept_journal import JournalRejected, Place, SuspendedEval
+from .kept_journal import NO_JOURNAL, JournalRejected, Place, SuspendedEval
 from .options import Options
 from .threads import Live, Thread
 
@@ -97,7 +97,7 @@ class Suspensions:
             return session, outcome
         conf = scope.config["configurable"]
         rounds = len(conf[SCRATCHPAD].resume)
-        pass_ = _Pass()
+        pass_ = _Pass(conf[SCRATCHPAD])
         held: HeldEval | tuple[Session, EvalResult] | None
         held = self._taken(thread, scope, place, rounds)
         before = held is not None
@@ -120,6 +120,8 @@ class Suspensions:
             if isinstance(held, HeldEval):
                 yield from self._kept(thread, scope, place, held)
         else:
+            if rounds:
+                raise JournalRejected("the journal of the eval that was suspended is gone")
             session, outcome = yield "start", None
             if not isinstance(outcome, Suspension):
                 return session, outcome
@@ -152,13 +154,14 @@ class Suspensions:
         thread.held[scope.call_id] = held
         held.scope = scope
         held.since = time.monotonic()
-        journal = held.suspension.journal
-        if journal is None:
-            return
-        record = SuspendedEval(held.round, held.base, held.asked, scope.updates.commands, journal)
-        blob = place.sealed(record, self._options.snapshot_keys)
-        if len(blob) <= self._options.max_snapshot_bytes:
-            yield "save", (held.round, blob)
+        journal, blob = held.suspension.journal, NO_JOURNAL
+        if journal is not None:
+            commands = scope.updates.commands
+            record = SuspendedEval(held.round, held.base, held.asked, commands, journal)
+            blob = place.sealed(
+                record, self._options.snapshot_keys, self._options.max_snapshot_bytes
+            )
+        yield "save", (held.round, blob)
 
     def _replayed(
         self, scope: EvalScope, place: Place, record: SuspendedEval
@@ -219,7 +222,8 @@ class Suspensions:
 class _Pass:
     """One run of the node: LangGraph gives answers in the order in which they are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratchpad: Any) -> None:
+        self._scratchpad = scratchpad
         self._asked = 0
 
     def ask(self, asked: Mapping[int, Asked], round_: int, *, before: bool) -> dict[str, Any]:
@@ -228,7 +232,8 @@ class _Pass:
         `before`: they were asked in an earlier run of the node.
 
         Raises:
-            GraphInterrupt: there are none yet. ValueError: they are none.
+            GraphInterrupt: there are none yet. ValueError: they are none. JournalRejected: they
+                were given before it was asked.
         """
         questions = [one for number in sorted(asked) for one in asked[number].questions]
         while self._asked < round_:
@@ -238,6 +243,13 @@ class _Pass:
             if before:
                 return {}
             raise GraphInterrupt(())
+        if not before and (
+            len(self._scratchpad.resume) > self._asked
+            # Taken, as only that tells whether another call has had it.
+            or self._scratchpad.get_null_resume(True) is not None
+        ):
+            # Whoever answered was asked something else: the calls of a run that is lost.
+            raise JournalRejected("the answer was given before its question was asked")
         value = interrupt_value(questions)
 
         def checked(answer: Any) -> dict[str, Any]:

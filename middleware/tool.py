@@ -134,6 +134,7 @@ class Evaluator:
         except StopEval as stop:
             raise stop.error from None
         except (ReplayDiverged, JournalRejected) as error:
+            self.suspensions.drop(thread, scope.call_id)
             self._let_go(thread)  # it may have run half of it
             return self._refused(error, runtime)
         except (UsageError, PoolExhausted) as error:
@@ -173,6 +174,7 @@ class Evaluator:
                 self._let_go(thread)
             raise
         except (ReplayDiverged, JournalRejected) as error:
+            self.suspensions.drop(thread, scope.call_id)
             self._let_go(thread)  # it may have run half of it
             return self._refused(error, runtime)
         except (UsageError, PoolExhausted) as error:
@@ -295,7 +297,9 @@ class Evaluator:
         """The answer when nothing ran: the model may try again, in another way or later."""
         if isinstance(error, SessionClosed):
             raise error
-        name, message = type(error).__name__, f"{error}. Nothing ran."
+        replay = isinstance(error, (ReplayDiverged, JournalRejected))
+        remark = "No call that waited was made." if replay else "Nothing ran."
+        name, message = type(error).__name__, f"{error}. {remark}"
         content = render_error(name, message, max_chars=self.options.max_result_chars)
         call_id = None if runtime is None else runtime.tool_call_id
         return content if call_id is None else self._message(content, call_id, None)

@@ -242,6 +242,26 @@ def test_a_decision_that_is_none_is_refused_and_can_be_made_anew(
     assert sorted(mail.sent) == [("a", ""), ("b", "")]
 
 
+def test_an_approval_is_of_no_call_but_the_one_that_was_shown(
+    scripted: Any, ask: Any, mail: Mail
+) -> None:
+    saver = InMemorySaver()
+    script = scripted.turn("await tools.sendMail({to: `a${Date.now()}`})")
+    for part in (script, script[1:]):
+        middleware = scripted.middleware(
+            ptc=["*"], ptc_interrupt_on={"send_mail": True}, clock="real"
+        )
+        agent = scripted.agent(part, middleware, tools=mail.tools, checkpointer=saver)
+        if part is script:
+            agent.invoke(ask(), CONFIG)
+            for writes in saver.writes.values():  # whoever prunes them, or tampers with them
+                for key in [one for one in writes if writes[one][1] == "_qjs_pool_journal"]:
+                    del writes[key]
+    (text,) = scripted.texts(agent.invoke(decide(APPROVE), CONFIG))
+    assert "before its question was asked" in text
+    assert mail.sent == []
+
+
 def test_an_edit_is_of_the_arguments_not_of_the_tool(
     scripted: Any, ask: Any, mail: Mail, chat: Callable[..., Say]
 ) -> None:

@@ -265,7 +265,66 @@ def test_a_journal_that_is_not_signed_as_it_should_be_is_refused(
     state = run(script=script[1:], saver=saver, snapshot_signing_key="mine").resume("yes")
     (text,) = scripted.texts(state)
     assert text.startswith('<error type="JournalRejected">')
-    assert "Nothing ran" in text
+    assert "No call that waited was made" in text
+    assert office.effects == [1]
+
+
+def test_a_journal_that_is_damaged_is_refused(
+    scripted: Any, ask: Any, office: Office, run: Callable[..., Run]
+) -> None:
+    saver = InMemorySaver()
+    script = scripted.turn("await tools.effect({n: 1}); await tools.ask({what: 'x'})")
+    run(script=script, saver=saver)(ask())
+    damaged = 0
+    for writes in saver.writes.values():
+        for key, (task_id, channel, (kind, data), path) in list(writes.items()):
+            if channel == "_qjs_pool_journal":
+                damage = data[:-1] + bytes([data[-1] ^ 1])
+                writes[key] = (task_id, channel, (kind, damage), path)
+                damaged += 1
+    assert damaged == 1
+    (text,) = scripted.texts(run(script=script[1:], saver=saver).resume("yes"))
+    assert text.startswith('<error type="JournalRejected">')
+    assert office.effects == [1]
+
+
+def test_without_a_journal_an_eval_goes_on_where_it_waits_and_nowhere_else(
+    scripted: Any, ask: Any, office: Office, run: Callable[..., Run]
+) -> None:
+    program = "await tools.effect({n: 1}); await tools.ask({what: 'x'})"
+    for elsewhere in (False, True):
+        saver, script = InMemorySaver(), scripted.turn(program)
+        chat = run(script=script, saver=saver, max_snapshot_bytes=1)
+        chat(ask())
+        if elsewhere:
+            chat = run(script=script[1:], saver=saver, max_snapshot_bytes=1)
+        (text,) = scripted.texts(chat.resume("yes"))
+        assert ("too large to be kept" in text) == elsewhere
+        assert ("<result>x: yes</result>" in text) != elsewhere
+    assert office.effects == [1, 1]
+
+
+@pytest.mark.parametrize("hows", [("invoke", "ainvoke"), ("ainvoke", "invoke")])
+def test_a_run_may_be_resumed_by_another_kind_of_caller(
+    scripted: Any, ask: Any, office: Office, run: Callable[..., Run], hows: tuple[str, str]
+) -> None:
+    chat = run("await tools.ask({what: 'x'}); await tools.effect({n: 1})", how=hows[0])
+    chat(ask())
+    chat.how = hows[1]
+    assert scripted.texts(chat.resume("yes")) == ["<result>1</result>"]
+
+
+@pytest.mark.parametrize("durability", ["exit", "async", "sync"])
+def test_the_journal_is_there_however_checkpoints_are_written(
+    scripted: Any, ask: Any, office: Office, run: Callable[..., Run], durability: str
+) -> None:
+    saver = InMemorySaver()
+    script = scripted.turn("await tools.effect({n: 1}); await tools.ask({what: 'x'})")
+    first = run(script=script, saver=saver)
+    first.agent.invoke(ask(), first.config, durability=durability)
+    second = run(script=script[1:], saver=saver)
+    state = second.agent.invoke(Command(resume="yes"), second.config, durability=durability)
+    assert scripted.texts(state) == ["<result>x: yes</result>"]
     assert office.effects == [1]
 
 
@@ -312,6 +371,24 @@ def test_an_eval_behind_one_that_waits_runs_after_it(
     assert asked(chat(ask())) == {"what": "x"}
     state = chat.resume("yes")
     assert scripted.texts(state) == [f"<result>{n}</result>" for n in (2, 42, 43)]
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("mode", ["thread", "call"])
+def test_evals_of_one_message_may_all_ask(
+    scripted: Any, ask: Any, run: Callable[..., Run], how: str, mode: str
+) -> None:
+    programs = scripted.evals(*(f"await tools.ask({{what: {n}.toString()}})" for n in range(3)))
+    chat = run(script=[programs, AIMessage("done")], how=how, mode=mode)
+    state = chat(ask())
+    answered = 0
+    while questions := state.get("__interrupt__"):
+        # One after the other in one REPL; each in a REPL of its own, all at once.
+        assert len(questions) == (1 if mode == "thread" else 3 - answered)
+        state = chat.resume({one.id: f"answer {one.value['what']}" for one in questions})
+        answered += len(questions)
+    assert answered == 3
+    assert scripted.texts(state) == [f"<result>{n}: answer {n}</result>" for n in range(3)]
 
 
 def test_a_worker_that_waits_is_not_swept_and_of_too_many_the_oldest_goes(
