@@ -378,14 +378,15 @@ def test_an_eval_behind_one_that_waits_runs_after_it(
 def test_evals_of_one_message_may_all_ask(
     scripted: Any, ask: Any, run: Callable[..., Run], how: str, mode: str
 ) -> None:
-    programs = scripted.evals(*(f"await tools.ask({{what: {n}.toString()}})" for n in range(3)))
+    programs = scripted.evals(*(f"await tools.ask({{what: '{n}'}})" for n in range(3)))
     chat = run(script=[programs, AIMessage("done")], how=how, mode=mode)
     state = chat(ask())
     answered = 0
     while questions := state.get("__interrupt__"):
         # One after the other in one REPL; each in a REPL of its own, all at once.
         assert len(questions) == (1 if mode == "thread" else 3 - answered)
-        state = chat.resume({one.id: f"answer {one.value['what']}" for one in questions})
+        answers = {one.id: f"answer {one.value['what']}" for one in questions}
+        state = chat.resume(answers if mode == "call" else answers.popitem()[1])
         answered += len(questions)
     assert answered == 3
     assert scripted.texts(state) == [f"<result>{n}: answer {n}</result>" for n in range(3)]

@@ -4,7 +4,8 @@
 //   run(source, flags)   flags: 1 first script, 2 last script, 4 boxed, 8 the value is wanted
 //                        -> 0 settled, 1 pending
 //   poll(nowMs)          -> 0 pending, 1 settled, and nothing else to tell; or a text of lines:
-//                        "settled nextTimerMs|- openCalls", then for each call "id name" and its input
+//                        "settled nextTimerMs|- openCalls", then for each call "id name" and its input;
+//                        nowMs is below 0 while timers stand still
 //   finish()             -> [text, stdout, kind, oom, value error, error] as a line of JSON, then the
 //                           encoded value (or nothing)
 //   abandon()            -> what was printed, as a JSON string; the eval is forgotten
