@@ -50,6 +50,23 @@ class Allowlist:
             or _matches(name, self._globs)
         )
 
+    def check_gated(self, names: Iterable[str], tools: Iterable[BaseTool] | None = None) -> None:
+        """See that every tool whose calls need approval is one that programs can call.
+
+        A misspelt name would let calls through unseen. `tools`: those that are exposed; a name
+        that is none of theirs is warned of, as another model call may have it.
+
+        Raises:
+            ValueError: the allowlist exposes no tool of that name.
+        """
+        exposed = None if tools is None else {tool.name for tool in tools}
+        for name in names:
+            if exposed is None and not self.allows(name):
+                raise ValueError(f"ptc_interrupt_on names {name!r}, which ptc does not expose")
+            if exposed is not None and name not in exposed:
+                about = f"gate {name}"
+                self._warn(about, "ptc_interrupt_on names %r, which is no tool here", name)
+
     def select(self, available: Iterable[Any], reserved: Collection[str] = ()) -> list[BaseTool]:
         """The tools to expose, by their JavaScript names, so that a prompt stays cacheable.
 

@@ -77,6 +77,7 @@ class Evaluator:
         self.sandbox = Sandbox(options, lambda: self.registry.make_room())
         self.registry = Registry(options.park, options.max_parked, self.sandbox.release)
         self.allowlist = Allowlist(options.ptc, options.tool_name)
+        self.allowlist.check_gated(options.ptc_interrupt_on)
         self.skills = Skills(options.skills_backend, self.allowlist)
         self.continuity = Continuity(options, self.registry, self.sandbox, self.skills)
         self.suspensions = Suspensions(options, self.sandbox.release)
@@ -107,7 +108,9 @@ class Evaluator:
 
     def exposed(self, available: Any) -> Exposed:
         """What the guest gets of the tools that are available."""
-        return self._sets.of(self.allowlist.select(available, self._reserved))
+        tools = self.allowlist.select(available, self._reserved)
+        self.allowlist.check_gated(self.options.ptc_interrupt_on, tools)
+        return self._sets.of(tools)
 
     # --- evals ----------------------------------------------------------------------------------
 

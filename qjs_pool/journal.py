@@ -15,6 +15,7 @@ import msgspec
 from .errors import QjsPoolError
 
 _SHOWN_CHARS: Final = 200
+_ENTRY_BYTES: Final = 512  # what an entry costs beside its texts
 
 
 class ReplayDiverged(QjsPoolError):
@@ -65,7 +66,7 @@ class Recorder:
         self._told: list[tuple[int, int]] = []
 
     def called(self, number: int, name: str, args: str) -> None:
-        if self._takes(len(args)):
+        if self._takes(len(args) + _ENTRY_BYTES):
             self._entries[number] = Entry(number, name, args)
 
     def answered(self, number: int, ok: bool, payload: str) -> None:

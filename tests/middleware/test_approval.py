@@ -338,6 +338,7 @@ def test_without_a_checkpointer_a_call_that_needs_approval_is_not_made(
         ({"send_mail": {"allowed_decisions": []}}, ValueError, "allowed_decisions="),
         ({"send_mail": {"allowed_decisions": ["allow"]}}, ValueError, "choose of"),
         ({"send_mail": {"allowed": ["approve"]}}, ValueError, "unknown keys: allowed"),
+        ({"hidden": True}, ValueError, "names 'hidden', which ptc does not expose"),
         ({"send_mail": {"when": True}}, TypeError, "when must be"),
         ({"send_mail": {"description": 1}}, TypeError, "description must be"),
     ],
@@ -346,4 +347,14 @@ def test_a_bad_option_says_what_is_wrong(
     scripted: Any, value: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        scripted.middleware(ptc=["*"], ptc_interrupt_on=value)
+        scripted.middleware(ptc=["*", "!hidden"], ptc_interrupt_on=value)
+
+
+def test_a_gate_for_a_tool_that_there_is_none_of_is_warned_of(
+    scripted: Any, ask: Any, chat: Callable[..., Say], caplog: pytest.LogCaptureFixture
+) -> None:
+    say = chat("1", {"send_mail": True, "sendmail": True})
+    say(ask())
+    said = [record.getMessage() for record in caplog.records]
+    assert "ptc_interrupt_on names 'sendmail', which is no tool here" in said
+    assert not any("'send_mail'" in text for text in said)
