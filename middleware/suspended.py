@@ -172,6 +172,7 @@ class Suspensions:
             [call.number for call in outcome.waiting] if isinstance(outcome, Suspension) else []
         )
         if numbers != sorted(record.asked):
+            self._release_alone(session)
             raise ReplayDiverged("the replayed program does not wait for what was asked")
         return HeldEval(
             place.context, session, record.base, outcome, record.asked, record.round, scope
@@ -185,6 +186,7 @@ class Suspensions:
         for call in held.suspension.waiting:
             tool = toolbox.find(call.name)
             if tool is None:
+                self._release_alone(held.session)
                 raise JournalRejected(f"the tool {call.name} is not there any more")
             given = held.asked[call.number].answered(answers)
             again[call.number] = functools.partial(cast("Again", tool.call), given=given)
@@ -203,8 +205,13 @@ class Suspensions:
     def drop(self, thread: Thread, call_id: str) -> None:
         """Give an eval up; its session tells so with its next result."""
         held = thread.held.pop(call_id, None)
-        if held is not None and held.session.live is None:
-            self._release(held.core)
+        if held is not None:
+            self._release_alone(held.session)
+
+    def _release_alone(self, session: Session) -> None:
+        """Close a session that was for one eval; another one goes on."""
+        if session.live is None:
+            self._release(session.core)
 
     def _pass_by(self, thread: Thread, call_id: str, siblings: frozenset[str]) -> None:
         """The session is to run this eval, and not another one that is suspended in it.

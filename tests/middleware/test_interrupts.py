@@ -345,6 +345,21 @@ def test_a_program_that_does_something_else_when_replayed_is_stopped(
     assert len(office.effects) == 1
 
 
+@pytest.mark.parametrize("mode", ["thread", "call"])
+def test_a_tool_that_is_gone_when_the_run_is_resumed_is_said_and_leaves_no_worker_behind(
+    scripted: Any, ask: Any, office: Office, mode: str
+) -> None:
+    saver, script = InMemorySaver(), scripted.turn("await tools.ask({what: 'x'})")
+    first = scripted.middleware(ptc=["*"], mode=mode)
+    Run(scripted.agent(script, first, tools=office.tools, checkpointer=saver))(ask())
+    second = scripted.middleware(ptc=["*", "!ask"], mode=mode)
+    chat = Run(scripted.agent(script[1:], second, tools=office.tools, checkpointer=saver))
+    (text,) = scripted.texts(chat.resume("yes"))
+    assert text.startswith("<error type=")
+    assert "x: yes" not in text
+    assert second._evaluator.sandbox.pool.stats()["sessions"] == 0
+
+
 def test_new_input_instead_of_an_answer_gives_the_eval_up(
     scripted: Any, ask: Any, office: Office, run: Callable[..., Run]
 ) -> None:
