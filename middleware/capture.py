@@ -179,11 +179,13 @@ def _as_child(config: RunnableConfig | None, record: Record | None) -> RunnableC
     """The configuration with the eval's run as the parent of what is run."""
     if record is None:
         return config
-    callbacks = record.config.get("callbacks")
-    if config is None or callbacks is None:
-        return config or record.config
+    if config is None:
+        return record.config
     child = config.copy()
-    child["callbacks"] = callbacks
+    if (callbacks := record.config.get("callbacks")) is not None:
+        child["callbacks"] = callbacks
+    # The tool path hands on the configuration of the eval, whose interrupts are the eval's.
+    child["configurable"] = record.config.get("configurable", {})
     return child
 
 

@@ -12,22 +12,26 @@ import contextlib
 import contextvars
 import dataclasses
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError, ToolRuntime
 from langgraph.types import Command
 
 from qjs_pool.errors import UsageError
+from qjs_pool.holding import Suspend
 from qjs_pool.pool_core import PoolCore
+from qjs_pool.relay import call_number
 from qjs_pool.tools import describe_error
 
+from .approval import Gates, Rejected, decided_args
 from .capture import Record, capturing, current_record, injected_names
+from .interrupts import Asked, Given, Question, asked_by, call_config
 from .updates import StateUpdates
 from .values import crossing
 
@@ -41,6 +45,7 @@ except ImportError:  # an older langgraph does not tell such errors apart
 
 Handler = Callable[[ToolCallRequest], Any]
 
+_NOTHING: Final = Given()
 _INVOCATION_ERROR: Final = " with error:\n"
 _INVOCATION_ADVICE: Final = "Please fix the error and try again."
 
@@ -77,29 +82,36 @@ class EvalScope:
         config: RunnableConfig,
         pool: PoolCore,
         propagate_errors: bool,
+        gates: Gates,
+        suspends: bool,
     ) -> None:
         self.config = config
         self.pool = pool
         self.over = False  # the eval has returned; what still runs is a straggler
         self.open: dict[int, Record] = {}
+        self.base = ""  # the state that it started from
         self.updates = StateUpdates(None if runtime is None else runtime.state, config)
         self._request = request
         self._handler = handler
         self._runtime = runtime
         self._propagate_errors = propagate_errors
+        self._gates = gates
+        self.suspends = suspends  # a call that is interrupted waits; else it ends the eval
         self._lock = threading.Lock()
         self._started = 0
         self._failures: dict[tuple[str, str], str] = {}
-        self._seen: Counter[str] = Counter()
         self.call_id = (runtime.tool_call_id if runtime is not None else None) or "eval"
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def start(self, tool_name: str) -> Record:
+    def start(self, tool_name: str, given: Given) -> Record:
         with self._lock:
+            # As the guest made them, in whatever order threads come by: ids and namespaces must
+            # be the same when the call is run again.
             self._started += 1
-            index = self._started
-            record = Record(index, f"{self.call_id}_ptc_{index}", tool_name, self.config, self.pool)
+            index = call_number.get(self._started)
+            config = call_config(self.config, index, given)
+            record = Record(index, f"{self.call_id}_ptc_{index}", tool_name, config, self.pool)
             self.open[index] = record
         return record
 
@@ -108,26 +120,47 @@ class EvalScope:
             self.open.pop(record.index, None)
         record.ended.set_result(None)
 
-    def ordinal(self, what: str) -> int:
-        """How often this eval has had the same before."""
-        with self._lock:
-            self._seen[what] += 1
-            return self._seen[what] - 1
-
     def handle(
         self, record: Record, relayed: RelayedTool, args: Any, config: RunnableConfig
     ) -> Any:
         """Pass the call on: the outcome, or for an async handler its awaitable."""
-        call = ToolCall(
-            name=relayed.tool.name,
-            args={name: arg for name, arg in _named(args).items() if name not in relayed.injected},
-            id=record.call_id,
-            type="tool_call",
-        )
-        if self._request is None or self._handler is None:
+        request = self._requested(record, relayed, args, config)
+        return None if request is None or self._handler is None else self._handler(request)
+
+    def admit(self, record: Record, relayed: RelayedTool, args: Any, given: Given) -> Any:
+        """The input that the tool is called with, after a person's decision where one is needed.
+
+        Raises:
+            Suspend: it is to be made. ToolError: it was, against the call.
+        """
+        if given.decision is not None:
+            try:
+                return decided_args(given.decision, args)
+            except Rejected as error:
+                raise ToolError(str(error)) from None
+        gate = self._gates.get(relayed.tool.name)
+        if gate is None:
+            return args
+        try:
+            request = self._requested(record, relayed, args, record.config)
+            if not gate.applies(request):
+                return args
+            name, shown = relayed.tool.name, relayed.named(args)
+            about = gate.describe(request, name, shown)
+        except Exception as error:
+            raise StopEval(error) from error  # a gate that fails lets nothing through
+        action = {"id": record.call_id, "name": name, "args": shown, "description": about}
+        asked = Asked((Question(record.call_id, name, action, gate.allowed),), given)
+        raise Suspend(asked) if self.suspends else StopEval(_no_approval(name))
+
+    def _requested(
+        self, record: Record, relayed: RelayedTool, args: Any, config: RunnableConfig
+    ) -> ToolCallRequest | None:
+        if self._request is None:
             return None
+        call = relayed.asked(record, args)
         state = self.updates.state
-        request = dataclasses.replace(
+        return dataclasses.replace(
             self._request,
             tool_call=call,
             tool=relayed.stand_in,
@@ -136,7 +169,6 @@ class EvalScope:
                 self._request.runtime, tool_call_id=call["id"], config=config, state=state
             ),
         )
-        return self._handler(request)
 
     @property
     def stream_writer(self) -> Callable[[Any], None] | None:
@@ -169,8 +201,15 @@ class EvalScope:
             return crossing(record.value)
         return crossing(getattr(answer, "content", None))
 
-    def failed(self, record: Record, error: BaseException) -> BaseException:
+    def restore(self, commands: Sequence[tuple[int, str, Command[Any]]]) -> None:
+        """Take over the updates of calls that were made before the eval was suspended."""
+        for index, call_id, command in commands:
+            self.updates.add(index, call_id, command)
+
+    def failed(self, record: Record, error: BaseException, given: Given) -> BaseException:
         """What to raise for the error of a call."""
+        if isinstance(error, GraphInterrupt) and self.suspends:
+            return Suspend(asked_by(error, record.config, record.call_id, record.tool_name, given))
         if isinstance(error, asyncio.CancelledError):
             # Nobody waits for a straggler's cancellation, and the next eval must not be told.
             return CallCancelled("the turn ended first") if self.over else error
@@ -235,45 +274,89 @@ class RelayedTool:
     @contextlib.contextmanager
     def prepared(self, scope: EvalScope, record: Record, args: Any) -> Iterator[Prepared]:
         """Around the call."""
-        yield Prepared(args, scope.config)
+        yield Prepared(args, record.config)
 
-    def call(self, args: Any) -> Any:
-        """For sync drivers; runs in a thread of its own."""
+    def call(self, args: Any, given: Given = _NOTHING) -> Any:
+        """For sync drivers; runs in a thread of its own. `given`: it is run again, with that."""
         scope = _SCOPE.get()
-        record = scope.start(self.tool.name)
+        record = scope.start(self.tool.name, given)
         try:
-            with current_record(record), self.prepared(scope, record, args) as one:
+            args = scope.admit(record, self, args, given)
+            if (response := _response(given)) is not None:
+                return response
+            with self._around(scope, record, args) as one:
                 if scope.inside_agent:
                     outcome = scope.handle(record, self, one.args, one.config)
                 else:
-                    outcome = self.stand_in.invoke(self._direct(record, one.args), one.config)
+                    outcome = self.stand_in.invoke(self.asked(record, one.args), one.config)
                 return one.answer(scope.settle(record, outcome))
         except BaseException as error:
-            raise scope.failed(record, error) from None
+            raise scope.failed(record, error, given) from None
         finally:
             scope.end(record)
 
-    async def acall(self, args: Any) -> Any:
-        """For event loops; runs as a task of the caller's."""
+    @contextlib.contextmanager
+    def _around(self, scope: EvalScope, record: Record, args: Any) -> Iterator[Prepared]:
+        with (
+            current_record(record),
+            self.prepared(scope, record, args) as one,
+            _ambient(one.config),
+        ):
+            yield one
+
+    async def acall(self, args: Any, given: Given = _NOTHING) -> Any:
+        """For event loops; runs as a task of the caller's. As `call`."""
         scope = _SCOPE.get()
-        record = scope.start(self.tool.name)
+        record = scope.start(self.tool.name, given)
         record.task = asyncio.current_task()
         try:
-            with current_record(record), self.prepared(scope, record, args) as one:
+            args = scope.admit(record, self, args, given)
+            if (response := _response(given)) is not None:
+                return response
+            with self._around(scope, record, args) as one:
                 if scope.inside_agent:
                     outcome = await scope.handle(record, self, one.args, one.config)
                 else:
-                    call = self._direct(record, one.args)
+                    call = self.asked(record, one.args)
                     outcome = await self.stand_in.ainvoke(call, one.config)
                 return one.answer(scope.settle(record, outcome))
         except BaseException as error:
-            raise scope.failed(record, error) from None
+            raise scope.failed(record, error, given) from None
         finally:
             scope.end(record)
 
-    def _direct(self, record: Record, args: Any) -> ToolCall:
-        named = {k: v for k, v in _named(args).items() if k not in self.injected}
-        return ToolCall(name=self.tool.name, args=named, id=record.call_id, type="tool_call")
+    def named(self, args: Any) -> dict[str, Any]:
+        """The arguments that a caller may give."""
+        return {name: arg for name, arg in _named(args).items() if name not in self.injected}
+
+    def asked(self, record: Record, args: Any) -> ToolCall:
+        """The call as the agent's tool path knows calls."""
+        call_id, named = record.call_id, self.named(args)
+        return ToolCall(name=self.tool.name, args=named, id=call_id, type="tool_call")
+
+
+@contextlib.contextmanager
+def _ambient(config: RunnableConfig) -> Iterator[None]:
+    """What `get_config()` gives: middlewares around the tool may interrupt as well."""
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _response(given: Given) -> str | None:
+    """What a person answered in place of the tool."""
+    decision = given.decision
+    if decision is None or decision["type"] != "respond":
+        return None
+    return str(decision["message"])
+
+
+def _no_approval(name: str) -> UsageError:
+    return UsageError(
+        f"a call of {name} needs approval (ptc_interrupt_on), which needs a checkpointer"
+    )
 
 
 def _named(args: Any) -> dict[str, Any]:

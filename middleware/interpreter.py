@@ -59,6 +59,9 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         max_result_chars: cut a result, an error and the console output at so many characters.
         ptc: the agent's tools that programs may call, as `tools.<name>(input)`: names, globs
             (`"read_*"`), exclusions (`"!execute"`), and `BaseTool` objects.
+        ptc_interrupt_on: tools whose calls by programs need a person's approval: True, or
+            `{"allowed_decisions": [...], "description": text or callable, "when": callable}`, as
+            in LangChain's human-in-the-loop middleware. Needs a checkpointer.
         max_ptc_calls: tool calls per eval. None: unlimited.
         subagents: let programs start subagents with `task()`, where the agent has them.
         max_subagent_concurrency: subagents of one conversation's programs that run at once; the
@@ -116,6 +119,7 @@ class CodeInterpreterMiddleware(AgentMiddleware[InterpreterState, ContextT, Resp
         pool: PoolFront | None = None,
         propagate_tool_errors: bool = False,
         snapshot_between_turns: bool | None = None,
+        ptc_interrupt_on: Mapping[str, Any] | None = None,
     ) -> None:
         given = locals()
         names = inspect.signature(CodeInterpreterMiddleware.__init__).parameters

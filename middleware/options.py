@@ -19,6 +19,7 @@ from qjs_pool.limits import Limits
 from qjs_pool.pool_front import PoolFront
 from qjs_pool.tools import check_names
 
+from .approval import Gates, checked_gates
 from .store import FolderStore, GraphStore, Store
 
 Mode = Literal["thread", "turn", "call"]
@@ -47,6 +48,7 @@ class Options:
     capture_console: bool
     max_result_chars: int
     ptc: tuple[str | BaseTool, ...]
+    ptc_interrupt_on: Gates
     max_ptc_calls: int | None
     subagents: bool
     max_subagent_concurrency: int
@@ -105,6 +107,7 @@ def checked_options(given: Mapping[str, Any]) -> Options:
         capture_console=_flag(given, "capture_console"),
         max_result_chars=numbers["max_result_chars"] or 0,
         ptc=ptc,
+        ptc_interrupt_on=checked_gates(given["ptc_interrupt_on"]),
         max_ptc_calls=numbers["max_ptc_calls"],
         subagents=_flag(given, "subagents"),
         max_subagent_concurrency=numbers["max_subagent_concurrency"] or 0,

@@ -29,6 +29,12 @@ class CallOrder:
         arrival = self._arrival(message, position - 1)
         return None if arrival.done() else arrival
 
+    def again(self, message: str, position: int) -> None:
+        """That eval was suspended: those after it wait for it once more when it is resumed."""
+        with self._lock:
+            if (arrivals := self._arrivals.get(message)) is not None:
+                arrivals[position] = Future()
+
     def arrived(self, message: str, position: int) -> None:
         arrival = self._arrival(message, position)
         with self._lock:
@@ -57,3 +63,17 @@ def position_of(state: Any, call_id: str | None, tool_name: str) -> tuple[str, i
         if calls:
             return None
     return None
+
+
+def siblings_of(state: Any, call_id: str, tool_name: str) -> frozenset[str]:
+    """The evals that the model asked for in the same message."""
+    messages = state.get("messages") if isinstance(state, Mapping) else None
+    for message in reversed(messages or ()):
+        ids = {
+            str(call["id"])
+            for call in getattr(message, "tool_calls", None) or ()
+            if call["name"] == tool_name
+        }
+        if call_id in ids:
+            return frozenset(ids)
+    return frozenset()

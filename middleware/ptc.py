@@ -60,6 +60,23 @@ class Allowlist:
         """Whether a tool is excluded, whatever else allows it."""
         return _matches(name, self._excluded)
 
+    def check_gated(self, names: Iterable[str], tools: Iterable[BaseTool] | None = None) -> None:
+        """See that every tool whose calls need approval is one that programs can call.
+
+        A misspelt name would let calls through unseen. `tools`: those that are exposed; a name
+        that is none of theirs is warned of, as another model call may have it.
+
+        Raises:
+            ValueError: the allowlist exposes no tool of that name.
+        """
+        exposed = None if tools is None else {tool.name for tool in tools}
+        for name in names:
+            if exposed is None and not self.allows(name):
+                raise ValueError(f"ptc_interrupt_on names {name!r}, which ptc does not expose")
+            if exposed is not None and name not in exposed:
+                about = f"gate {name}"
+                self._warn(about, "ptc_interrupt_on names %r, which is no tool here", name)
+
     def select(self, available: Iterable[Any], reserved: Collection[str] = ()) -> list[BaseTool]:
         """The tools to expose, by their JavaScript names, so that a prompt stays cacheable.
 
@@ -101,7 +118,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 class ExposedTool:
     """A tool as the guest sees it, rendered once.
 
-    `section`: of the prompt, instead of a place in the list of tools.
+    `section`: of the prompt, instead of a place in the list of tools. `more`: of `qjs_pool.Tool`.
     """
 
     def __init__(self, tool: BaseTool, relayed: RelayedTool | None = None, **more: Any) -> None:
@@ -134,6 +151,10 @@ class Offer:
             and not allowlist.excludes(TASK)
             and TASK not in map(guest_name, reserved)
         )
+        self._gated = options.ptc_interrupt_on
+        allowlist.check_gated(
+            name for name in self._gated if not (name == TASK and self._task_is_global)
+        )
 
     def allows(self, name: str) -> bool:
         """Whether programs get a tool of that name, where the agent has it."""
@@ -141,7 +162,11 @@ class Offer:
 
     def tools(self, available: Iterable[Any]) -> list[BaseTool]:
         """The tools to expose, those that are globals last."""
-        available = list(available)
+        chosen = self._chosen(list(available))
+        self._allowlist.check_gated(self._gated, chosen)
+        return chosen
+
+    def _chosen(self, available: list[Any]) -> list[BaseTool]:
         chosen = self._allowlist.select(available, self._reserved)
         task = find_task_tool([*chosen, *available])
         if task is None or not (self._task_is_global or task in chosen):
@@ -153,16 +178,16 @@ class Offer:
 
     def expose(self, tool: BaseTool) -> ExposedTool:
         """Render one of them."""
+        more: dict[str, Any] = {"holds": tool.name in self._gated}
         if not is_task_tool(tool):
-            return ExposedTool(tool)
+            return ExposedTool(tool, **more)
         known = subagents_of(tool)
         relayed = SubagentTool(tool, known)
+        more["concurrency"] = self._concurrency
         if not self._task_is_global:
-            return ExposedTool(tool, relayed, concurrency=self._concurrency)
+            return ExposedTool(tool, relayed, **more)
         section = subagents_section(known, self._concurrency)
-        exposed = ExposedTool(
-            tool, relayed, concurrency=self._concurrency, is_global=True, description=section
-        )
+        exposed = ExposedTool(tool, relayed, is_global=True, description=section, **more)
         exposed.section = section
         return exposed
 

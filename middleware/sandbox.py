@@ -7,12 +7,15 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, NamedTuple
 
 from qjs_pool.aio import drive_async
 from qjs_pool.conversation import Steps
 from qjs_pool.core import Core
 from qjs_pool.drive import drive
 from qjs_pool.errors import SessionClosed, SpawnError
+from qjs_pool.holding import Suspension
+from qjs_pool.journal import Journal
 from qjs_pool.pool import Pool
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.result import EvalResult
@@ -21,6 +24,17 @@ from qjs_pool.tools import Toolbox
 from .options import Options
 
 Modules = dict[str, dict[str, str]]
+Again = Mapping[int, Callable[[Any], Any]]
+
+
+class Program(NamedTuple):
+    """One program, and what it finds. `journal`: of it, where it was suspended elsewhere."""
+
+    code: str
+    toolbox: Toolbox
+    modules: Modules
+    suspends: bool
+    journal: Journal | None = None
 
 
 class Sandbox:
@@ -185,30 +199,42 @@ class Sandbox:
 
     # --- evals ----------------------------------------------------------------------------------
 
-    def run(self, core: Core, toolbox: Toolbox, modules: Modules, code: str) -> EvalResult:
+    def run(self, core: Core, program: Program) -> EvalResult | Suspension:
         """Run one program in the calling thread."""
-        result = drive(core, self._steps(core, toolbox, modules, code))
+        result = drive(core, self._steps(core, program))
         self.pool.report_isolation(core.layers)
         return result
 
-    async def run_async(
-        self, core: Core, toolbox: Toolbox, modules: Modules, code: str
-    ) -> EvalResult:
+    async def run_async(self, core: Core, program: Program) -> EvalResult | Suspension:
         """Run one program in the running loop; cancelling stops the guest."""
-        result = await drive_async(core, self._steps(core, toolbox, modules, code))
+        result = await drive_async(core, self._steps(core, program))
         self.pool.report_isolation(core.layers)
         return result
 
-    def _steps(
-        self, core: Core, toolbox: Toolbox, modules: Modules, code: str
-    ) -> Callable[[], Steps[EvalResult]]:
+    def resume(self, core: Core, toolbox: Toolbox, again: Again) -> EvalResult | Suspension:
+        """Go on with a suspended eval, in the calling thread."""
+        core.relay.toolbox = toolbox  # the same tools, as this caller runs them
+        return drive(core, lambda: core.resume(again))
+
+    async def resume_async(
+        self, core: Core, toolbox: Toolbox, again: Again
+    ) -> EvalResult | Suspension:
+        """As `resume`, in the running loop."""
+        core.relay.toolbox = toolbox
+        return await drive_async(core, lambda: core.resume(again))
+
+    def _steps(self, core: Core, program: Program) -> Callable[[], Steps[EvalResult | Suspension]]:
+        toolbox, modules, code = program.toolbox, program.modules, program.code
         pool = self.pool
         described = pool.toolbox_described(toolbox)
         installed = {**pool.options.modules, **modules}
         cpu_s = core.options.limits.cpu
 
-        def steps() -> Steps[EvalResult]:
+        def steps() -> Steps[EvalResult | Suspension]:
             yield from core.configure(toolbox, described, installed)
+            if program.suspends:
+                journal = program.journal
+                return (yield from core.eval_or_suspend(code, cpu_s, journal=journal))
             return (yield from core.eval(code, cpu_s, want_value=False))
 
         return steps

@@ -5,8 +5,6 @@ Events go out on LangGraph's custom stream, as dicts; `docs/subagents.md` has th
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -31,7 +29,7 @@ class Progress:
     Args:
         write: the stream's writer, if there is one.
         eval_id: the id of the eval tool's call.
-        ordinal: how many equal tasks the eval had before this one.
+        number: of the call within the eval, as the program makes them: the same when it runs again.
     """
 
     def __init__(
@@ -41,11 +39,11 @@ class Progress:
         eval_id: str,
         tool_call_id: str,
         task: TaskInput,
-        ordinal: int,
+        number: int,
     ) -> None:
         self._write = write
         self._ids = {
-            "id": _id_of(eval_id, task, ordinal),
+            "id": f"{eval_id}_task_{number}",
             "eval_id": eval_id,
             "tool_call_id": tool_call_id,
         }
@@ -86,23 +84,6 @@ class Progress:
             self._write({"type": TYPE, "phase": phase, **self._ids, **more})
         except Exception:  # nobody listens any more, or whoever does has failed
             _log.debug("the %s of a subagent could not be told", phase, exc_info=True)
-
-
-def _id_of(eval_id: str, task: TaskInput, ordinal: int) -> str:
-    """The same whenever the same eval starts the same task: an eval that was interrupted runs anew.
-
-    By what the task is, not by when it started: with calls that race, that changes.
-    """
-    said = [
-        eval_id,
-        task.subagent_type,
-        task.description,
-        task.label,
-        task.response_schema,
-        ordinal,
-    ]
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    return f"{eval_id}_task_{digest[:16]}"
 
 
 def _flat(text: str) -> str:

@@ -100,14 +100,14 @@ class SubagentTool(RelayedTool):
             eval_id=scope.call_id,
             tool_call_id=record.call_id,
             task=task,
-            ordinal=scope.ordinal(repr(task)),
+            number=record.index,
         )
         given = {"description": task.description, "subagent_type": task.subagent_type}
         progress.start()
         try:
             yield Prepared(
                 given,
-                _config_for(task, scope.config),
+                _config_for(task, record.config),
                 lambda value: self._answer(task, record, value),
             )
         except BaseException as error:

@@ -14,7 +14,7 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langgraph.errors import GraphInterrupt
 
@@ -26,6 +26,9 @@ from .live import Live
 from .memory import MemoryGauge
 from .order import CallOrder
 from .ptc import Exposed
+
+if TYPE_CHECKING:
+    from .suspended import HeldEval
 
 STATE_KEY: Final = "_qjs_pool_thread"
 MAX_WAITING: Final = 64  # evals of one conversation in the queue
@@ -94,6 +97,7 @@ class Thread:
         self.holds = 0  # reasons to wait for a person, see Registry.hold
         self.suspended = False  # one of them: the turn was interrupted
         self.stragglers: list[Record] = []
+        self.held: dict[str, HeldEval] = {}  # that wait for a person, by their tool call
         self.leftovers: list[Core] = []  # sessions of single evals, with calls still running
 
     def touch(self) -> None:
@@ -206,7 +210,7 @@ class Registry:
         with self._lock:
             idle = self._idle()
             parked = sum(not one.in_turn for one in idle)
-            held = sum(one.held for one in idle)
+            held = sum(one.held for one in idle) + len(self._held())
             return {"sessions": parked, "held": held, **self._counts}
 
     def hold(self, thread: Thread) -> None:
@@ -271,8 +275,29 @@ class Registry:
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
-        for core in taken:
+        for core in taken + self._too_many_held():
             self._release(core)
+
+    def _too_many_held(self) -> list[Core]:
+        """Evals that have waited longest, of too many: they are replayed if they are resumed."""
+        with self._lock:
+            held = sorted(self._held(), key=lambda one: one[2].since)
+            return [self._take_held(*one) for one in held[: max(0, len(held) - self._max_parked)]]
+
+    def _held(self) -> list[tuple[Thread, str, HeldEval]]:
+        return [
+            (thread, call_id, held)
+            for thread in self._threads.values()
+            if thread.turns.holders == 0
+            for call_id, held in thread.held.items()
+        ]
+
+    @staticmethod
+    def _take_held(thread: Thread, call_id: str, held: HeldEval) -> Core:
+        del thread.held[call_id]
+        if thread.live is not None and thread.live.core is held.core:
+            thread.live = None
+        return held.core
 
     def make_room(self) -> None:
         """Close the session that another conversation needs most, if there is one."""
@@ -280,6 +305,8 @@ class Registry:
             idle = min(self._idle(), key=_order, default=None)
             reason = "its worker was needed for another conversation"
             core = None if idle is None else self._take(idle.thread, idle.live, reason)
+            if core is None and (held := min(self._held(), key=_since, default=None)):
+                core = self._take_held(*held)
             self._counts["evicted"] += core is not None
         if core is not None:
             self._release(core)
@@ -307,6 +334,8 @@ class Registry:
         for thread in self._threads.values():
             for live in thread.parked.values():
                 idle.append(Idle(False, False, not live.spare, live.used, thread, live))
+            if thread.held:  # no clock runs while a person is asked
+                continue
             live_now = thread.live
             # Whoever runs an eval holds a turn before it looks at the session.
             if live_now is not None and thread.turns.holders == 0:
@@ -336,6 +365,7 @@ class Registry:
             for thread in threads
             for core in (
                 *(live.core for live in (thread.live, *thread.parked.values()) if live),
+                *(held.core for held in thread.held.values() if held.session.live is None),
                 *thread.leftovers,
             )
         ]
@@ -349,6 +379,10 @@ class Registry:
 
 def _order(one: Idle) -> tuple[bool, bool, bool, float]:
     return one.held, one.in_turn, one.kept, one.used
+
+
+def _since(one: tuple[Thread, str, HeldEval]) -> float:
+    return one[2].since
 
 
 def _sweep_later(reference: weakref.ref[Registry]) -> None:

@@ -12,23 +12,28 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
 from pydantic import BaseModel, Field
 
 from qjs_pool.checks import checked_code
 from qjs_pool.core import Core
 from qjs_pool.errors import PoolExhausted, SessionClosed, UsageError
+from qjs_pool.journal import ReplayDiverged
 from qjs_pool.result import EvalResult
 
 from .continuity import Continuity
 from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
+from .eval_run import EvalRuns
+from .kept_journal import JournalRejected, Place, place_of
 from .options import Options
 from .order import ORDER_S, position_of
 from .prompts import CODE_DOC, tool_description
 from .ptc import Allowlist, Exposed, ExposedSets, Offer
 from .result import artifact_of, render_error, render_result
-from .sandbox import Sandbox
+from .sandbox import Program, Sandbox
 from .skills import Skills
+from .suspended import Suspensions
 from .threads import Registry, Thread, thread_key
 
 Runtime = ToolRuntime[Any, Any]
@@ -77,6 +82,8 @@ class Evaluator:
         self._offer = Offer(options, Allowlist(options.ptc, options.tool_name), reserved)
         self.skills = Skills(options.skills_backend, self._offer.allows)
         self.continuity = Continuity(options, self.registry, self.sandbox, self.skills)
+        self.suspensions = Suspensions(options, self._release)
+        self.runs = EvalRuns(options, self.sandbox, self.skills, self.continuity, self.suspensions)
         self._sets = ExposedSets(self._offer.expose)
 
     def tool(self) -> BaseTool:
@@ -106,24 +113,30 @@ class Evaluator:
 
     def evaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the calling thread."""
-        thread, scope = self._begin(runtime, in_loop=False)
+        thread, scope, place = self._begin(runtime, in_loop=False)
         token, update = enter_scope(scope), None
         try:
-            source = checked_code(code)
-            if self.options.mode == "call":
-                result = self._alone(thread, scope, source, runtime)
-            else:
+            program = self._program(thread, scope, code, in_loop=False)
+            queued = self.options.mode != "call"
+            if queued:
                 self._enter(thread, runtime)
-                try:
-                    self.skills.load(thread, source, runtime)
-                    live = self.continuity.obtain(thread, runtime)
-                    result = self._run(live.core, thread, source)
-                    update = self.continuity.after_eval(thread, live, runtime, result)
-                finally:
+            try:
+                session, result = self.runs.run(thread, scope, place, program, runtime)
+                if session.live is not None:
+                    update = self.continuity.after_eval(thread, session.live, runtime, result)
+            except GraphInterrupt:
+                self._suspended(thread, runtime)
+                raise
+            finally:
+                if queued:
                     thread.turns.leave()
         except StopEval as stop:
             self.registry.stopped(thread, stop.error)
             raise stop.error from None
+        except (ReplayDiverged, JournalRejected) as error:
+            self.suspensions.drop(thread, scope.call_id)
+            self._let_go(thread)  # it may have run half of it
+            return self._refused(error, runtime)
         except (UsageError, PoolExhausted) as error:
             return self._refused(error, runtime)
         finally:
@@ -134,20 +147,24 @@ class Evaluator:
 
     async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the running event loop."""
-        thread, scope = self._begin(runtime, in_loop=True)
+        thread, scope, place = self._begin(runtime, in_loop=True)
         token, update = enter_scope(scope), None
         try:
-            source = checked_code(code)
-            if self.options.mode == "call":
-                result = await self._aalone(thread, scope, source, runtime)
-            else:
+            program = self._program(thread, scope, code, in_loop=True)
+            queued = self.options.mode != "call"
+            if queued:
                 await self._aenter(thread, runtime)
-                try:
-                    await self.skills.aload(thread, source, runtime)
-                    live = await self.continuity.aobtain(thread, runtime)
-                    result = await self._arun(live.core, thread, source)
-                    update = await self.continuity.aafter_eval(thread, live, runtime, result)
-                finally:
+            try:
+                session, result = await self.runs.arun(thread, scope, place, program, runtime)
+                if session.live is not None:
+                    update = await self.continuity.aafter_eval(
+                        thread, session.live, runtime, result
+                    )
+            except GraphInterrupt:
+                self._suspended(thread, runtime)
+                raise
+            finally:
+                if queued:
                     thread.turns.leave()
         except StopEval as stop:
             self.registry.stopped(thread, stop.error)
@@ -156,6 +173,10 @@ class Evaluator:
             if not thread.key.lasting:  # nobody can come back to it
                 self._let_go(thread)
             raise
+        except (ReplayDiverged, JournalRejected) as error:
+            self.suspensions.drop(thread, scope.call_id)
+            self._let_go(thread)  # it may have run half of it
+            return self._refused(error, runtime)
         except (UsageError, PoolExhausted) as error:
             return self._refused(error, runtime)
         finally:
@@ -164,7 +185,14 @@ class Evaluator:
             thread.touch()
         return self._answered(result, thread, scope, runtime, update)
 
-    def _begin(self, runtime: Runtime | None, *, in_loop: bool) -> tuple[Thread, EvalScope]:
+    def _program(self, thread: Thread, scope: EvalScope, code: str, *, in_loop: bool) -> Program:
+        assert thread.exposed is not None
+        toolbox = thread.exposed.in_loop if in_loop else thread.exposed.in_threads
+        return Program(checked_code(code), toolbox, thread.modules, scope.suspends)
+
+    def _begin(
+        self, runtime: Runtime | None, *, in_loop: bool
+    ) -> tuple[Thread, EvalScope, Place | None]:
         config = ensure_config()
         state = None if runtime is None else runtime.state
         thread = self.registry.of(thread_key(config if runtime is None else runtime.config, state))
@@ -183,6 +211,8 @@ class Evaluator:
             request, handler = path.request, path.handler
         else:
             request, handler = None, None
+        call_id = None if runtime is None else runtime.tool_call_id
+        place = None if call_id is None else place_of(config, call_id)
         scope = EvalScope(
             request=request,
             handler=handler,
@@ -190,43 +220,15 @@ class Evaluator:
             config=config,
             pool=self.sandbox.pool,
             propagate_errors=self.options.propagate_tool_errors,
+            gates=self.options.ptc_interrupt_on,
+            suspends=place is not None,
         )
-        return thread, scope
+        return thread, scope, place
 
-    def _run(self, core: Core, thread: Thread, source: str) -> EvalResult:
-        assert thread.exposed is not None
-        return self.sandbox.run(core, thread.exposed.in_threads, thread.modules, source)
-
-    async def _arun(self, core: Core, thread: Thread, source: str) -> EvalResult:
-        assert thread.exposed is not None
-        return await self.sandbox.run_async(core, thread.exposed.in_loop, thread.modules, source)
-
-    def _alone(
-        self, thread: Thread, scope: EvalScope, source: str, runtime: Runtime | None
-    ) -> EvalResult:
-        self.skills.load(thread, source, runtime)
-        core = self.sandbox.open()
-        try:
-            return self._run(core, thread, source)
-        finally:
-            self._close_alone(core, thread, scope)
-
-    async def _aalone(
-        self, thread: Thread, scope: EvalScope, source: str, runtime: Runtime | None
-    ) -> EvalResult:
-        await self.skills.aload(thread, source, runtime)
-        core = await self.sandbox.open_async()
-        try:
-            return await self._arun(core, thread, source)
-        finally:
-            self._close_alone(core, thread, scope)
-
-    def _close_alone(self, core: Core, thread: Thread, scope: EvalScope) -> None:
-        # Closing cancels what still runs, and a half-done side effect is worse than a late one.
-        if scope.open:
-            thread.leftovers.append(core)
-        else:
-            self.sandbox.release(core)
+    def _suspended(self, thread: Thread, runtime: Runtime | None) -> None:
+        """The evals after it, of the same message, wait for it when it is resumed."""
+        if (position := self._position(runtime)) is not None:
+            thread.order.again(*position)
 
     # --- the queue of a conversation ------------------------------------------------------------
 
@@ -296,7 +298,9 @@ class Evaluator:
         """The answer when nothing ran: the model may try again, in another way or later."""
         if isinstance(error, SessionClosed):
             raise error
-        name, message = type(error).__name__, f"{error}. Nothing ran."
+        replay = isinstance(error, (ReplayDiverged, JournalRejected))
+        remark = "No call that waited was made." if replay else "Nothing ran."
+        name, message = type(error).__name__, f"{error}. {remark}"
         content = render_error(name, message, max_chars=self.options.max_result_chars)
         call_id = None if runtime is None else runtime.tool_call_id
         return content if call_id is None else self._message(content, call_id, None)
@@ -371,6 +375,8 @@ class Evaluator:
         """What an earlier turn, which failed, has left behind."""
         thread.missing_modules.clear()
         self.registry.resume(thread)
+        for call_id in list(thread.held):  # nobody resumed them
+            self.suspensions.drop(thread, call_id)
         if self.options.mode != "thread":
             self._cancel_calls(thread)
             self._is_over(thread)

@@ -34,7 +34,8 @@ class StateUpdates:
         self._state = state
         self._channels, self._pending, self._send = _graph_of(config)
         self._last: dict[str, Any] = {}  # values of keys that keep one
-        self._commands: list[tuple[int, Command[Any]]] = []
+        self._added: list[tuple[int, str, Command[Any]]] = []  # as calls returned them
+        self._commands: list[tuple[int, Command[Any]]] = []  # what of them is still to be returned
         self._call_ids: set[str] = set()
         self._over = False
         self._lock = threading.Lock()
@@ -44,11 +45,18 @@ class StateUpdates:
         with self._lock:
             if self._over:
                 return  # the graph has taken what the eval wrote
+            self._added.append((index, call_id, command))
             self._call_ids.add(call_id)
             update = command.update
             if isinstance(update, dict) and command.graph is None:
                 command = dataclasses.replace(command, update=self._write(update))
             self._commands.append((index, command))
+
+    @property
+    def commands(self) -> list[tuple[int, str, Command[Any]]]:
+        """What was added: the number of the call, its id, its command."""
+        with self._lock:
+            return list(self._added)
 
     def _write(self, update: Mapping[str, Any]) -> dict[str, Any]:
         """Write what can be written now; what is left of the update."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .aio import AsyncPool, AsyncSession
+    from .calls import ToolEvent
     from .errors import (
         EvalError,
         GuestError,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from .limits import Limits
     from .pool import Pool
-    from .relay import ToolEvent
     from .result import Call, EvalResult, Usage
     from .session import Session
     from .snapshots import (
@@ -59,7 +59,7 @@ _HOMES = {
     "SnapshotRejected": "errors",
     "SpawnError": "errors",
     "Tool": "tools",
-    "ToolEvent": "relay",
+    "ToolEvent": "calls",
     "Usage": "result",
     "UsageError": "errors",
     "ValueConversionError": "errors",

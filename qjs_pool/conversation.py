@@ -14,8 +14,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
 from .endings import Cause, Clock, Death, earlier
+from .holding import Suspension
 from .link import Link
+from .outbox import Outbox
 from .relay import Relay
+from .watches import Watches
 from .wire import FrameDecoder, ProtocolError
 from .wire import messages as wire
 from .wire.channel import Channel, State
@@ -65,19 +68,21 @@ class Conversation:
         self._channel = Channel()
         self._cause: Cause | None = None
         self._violation = ""
+        self._clock = Clock(None, None)  # of this request
+        self._held_at: float | None = None  # since when the worker does nothing
+        self._stood_s = 0.0  # of that, what no clock counts
         self._cpu_base = 0.0  # what the worker had used before this request
         self._cpu_at_kill: float | None = None
         self._kill_when_standing = False
         self._answer: wire.EvalDone | wire.Done | None = None
         self._pieces: list[bytes] = []  # of the snapshot that was asked for
         self._room_bytes = 0  # what they may still be
-        self._out = bytearray()  # what the stream has not taken yet
-        self._taken_bytes = 0  # of this request, by the stream
+        self._outbox = Outbox(link, self._want_room)
         self._readies = 0  # heard during this request
         self.ended = False  # the stream ended: nobody is there any more
         self._kept = True  # somebody still holds the other end of the control socket
         self._generation = 0
-        self._watched: dict[int, int] = {}  # descriptor -> events, as the poller has them
+        self._watches = Watches(poller)
         self._first_ended: wire.FirstWorkerEnded | None = None
         self._watch(link.data.fileno(), select.EPOLLIN)
         self._watch(link.control.fileno(), select.EPOLLIN)
@@ -86,19 +91,10 @@ class Conversation:
 
     def unwatch(self) -> None:
         """Take our descriptors out of the poller; before they are closed."""
-        for fd in list(self._watched):
-            self._watch(fd, None)
+        self._watches.clear()
 
     def _watch(self, fd: int, events: int | None) -> None:
-        if events is None:
-            if self._watched.pop(fd, None) is not None:
-                self._poller.unregister(fd)
-        elif (known := self._watched.get(fd)) != events:
-            self._watched[fd] = events
-            if known is None:
-                self._poller.register(fd, events)
-            else:
-                self._poller.modify(fd, events)
+        self._watches.set(fd, events)
 
     # --- kills ----------------------------------------------------------------------------------
 
@@ -178,7 +174,7 @@ class Conversation:
         self._channel = Channel()
         self._cause, self._violation, self._kill_when_standing = None, "", False
         self._cpu_at_kill = None
-        self._out = bytearray()
+        self._outbox = Outbox(self.link, self._want_room)
         self.death, self.standing, self.leaving, self.ended = None, False, False, False
         self.uncommitted = False
         self._owed_readies = 1
@@ -191,29 +187,58 @@ class Conversation:
         wall_s: float | None,
         cpu_s: float | None,
         owed: Sequence[wire.ToolAnswer] = (),
-    ) -> Steps[wire.EvalDone | wire.Done | Death]:
+    ) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
         """Send a request and wait for its answer, or for the death of the worker.
+
+        An eval that waits for a person gives a Suspension: see `go_on`.
 
         `owed`: answers of earlier evals' tool calls, delivered as this one starts.
         """
         worker = self.link.worker
         base = (worker.cpu_s() or 0.0) if worker is not None and self.standing else 0.0
-        clock = Clock(wall_s, cpu_s)
+        self._clock = Clock(wall_s, cpu_s)
+        self._held_at = None
         self._cpu_base = base
-        self._channel.sends(request)
         self._answer = None
-        self._taken_bytes = self._readies = 0
-        self._send(wire.to_frame(request))
+        self._readies = 0
+        self._outbox.start()
+        self._request(request)
         if owed:
             self._send_answers(owed)
-        relay = self._relay
+        return (yield from self._wait())
+
+    def go_on(self, stood_s: float) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+        """Wait for an eval that was suspended for so long, and whose calls run again.
+
+        The worker is held until they have ended: no timer and no other answer comes first.
+        """
+        self._clock.stood_still(stood_s)
+        self._stood_s += stood_s
+        return (yield from self._wait())
+
+    def _wait(self) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+        relay, clock = self._relay, self._clock
         give_up_at: float | None = None
         while True:
-            if self._answer is not None:
+            if isinstance(self._answer, wire.EvalDone) and relay is not None:
+                relay.diverged()
+                if relay.failure is not None or not relay.holds:
+                    return self._answer
+            elif self._answer is not None:
                 return self._answer
-            if self.death is not None:
+            elif self.death is not None:
                 return self.death
-            if give_up_at is None and (self._cause is not None or self.ended):
+            if relay is not None and relay.frozen and relay.failure is None:
+                if self._channel.state is State.RUNNING:
+                    self._request(wire.Hold(self._channel.asked))
+                if (self._answer is not None or self._held_at is not None) and relay.quiet:
+                    suspension = relay.suspension(settled=self._answer is not None)
+                    if suspension is not None:
+                        return suspension
+                    self._thaw(relay)
+                    continue
+            gone = self._cause is not None or self.ended
+            if give_up_at is None and gone and self._answer is None:
                 give_up_at = time.monotonic() + REPORT_S
             if relay is not None and relay.failure is not None:
                 self.kill(Cause.INTERRUPT)
@@ -224,11 +249,24 @@ class Conversation:
             if relay is not None and give_up_at is None:
                 self._send_answers(relay.expire())
             now = time.monotonic()
-            if self._answer is None and self.death is None and deadline is not None:
+            done = self.death if self._answer is None else relay is None or not relay.holds
+            if not done and deadline is not None:
                 if give_up_at is not None and now >= give_up_at:
                     self.give_up()
                 elif now >= deadline and (cause := clock.overdue(self._cpu_used)) is not None:
+                    if isinstance(self._answer, wire.EvalDone):
+                        return self._answer  # the calls go on without it
                     self.kill(cause)
+
+    def _thaw(self, relay: Relay) -> None:
+        """All calls have ended: the guest gets their answers, and goes on if it has not ended."""
+        answers = relay.thaw()
+        if self._channel.state is State.HELD:
+            assert self._held_at is not None
+            counted_s = max(0.0, time.monotonic() - self._held_at - self._stood_s)
+            self._request(wire.Resume(self._channel.asked, counted_s))
+        self._held_at = None
+        self._send_answers(answers)
 
     def snapshot(
         self, request: wire.Snapshot, room_bytes: int, wall_s: float | None
@@ -237,7 +275,8 @@ class Conversation:
         self._pieces, self._room_bytes = [], room_bytes
         answer = yield from self.exchange(request, wall_s, request.cpu_s)
         pieces, self._pieces = self._pieces, []
-        assert not isinstance(answer, wire.EvalDone)  # the channel answers a request with a Done
+        # The channel answers a request with a Done.
+        assert not isinstance(answer, (wire.EvalDone, Suspension))
         if isinstance(answer, Death) or answer.problem is not None:
             return answer
         return pieces
@@ -248,8 +287,11 @@ class Conversation:
                 self._relay.owe(answers)  # the eval has its value: the next one gets them
             return
         for answer in answers:
-            self._channel.sends(answer)
-            self._send(wire.to_frame(answer))
+            self._request(answer)
+
+    def _request(self, message: wire.ToWorker) -> None:
+        self._channel.sends(message)
+        self._send(wire.to_frame(message))
 
     def _cpu_used(self) -> float | None:
         """CPU seconds of this request, by the kernel's word."""
@@ -264,7 +306,7 @@ class Conversation:
             death is not None
             and death.recoverable
             and death.cause is None
-            and death.unread_bytes == self._taken_bytes
+            and death.unread_bytes == self._outbox.taken_bytes
         )
 
     # --- what becomes ready -----------------------------------------------------------------
@@ -279,7 +321,7 @@ class Conversation:
                 # Before the control socket: an answer that was sent before its sender died
                 # is an answer.
                 if events & select.EPOLLOUT:
-                    self._flush()
+                    self._outbox.flush()
                 if events & ~select.EPOLLOUT:
                     self._read_data()
             elif fd == control_fd:
@@ -317,6 +359,9 @@ class Conversation:
             if self._relay is None:
                 raise ProtocolError("a tool call in a session without tools")
             self._relay.call(message)
+            self._send_answers(self._relay.replayed())
+        elif isinstance(message, wire.Held):
+            self._held_at, self._stood_s = time.monotonic(), 0.0
         elif isinstance(message, wire.SnapshotPart):
             self._room_bytes -= len(message.piece)
             if self._room_bytes < 0:
@@ -403,7 +448,7 @@ class Conversation:
     def _end_control(self) -> None:
         self._kept = False
         self._watch(self.link.control.fileno(), None)
-        while self.link.data.fileno() in self._watched:
+        while self.link.data.fileno() in self._watches:
             if not self._read_data():  # what came before the end counts
                 break
         self._end_stream()
@@ -429,30 +474,12 @@ class Conversation:
     # --- writing --------------------------------------------------------------------------------
 
     def _send(self, frame: bytes) -> None:
-        if len(self._out) > MAX_TO_WORKER_BYTES:
+        if len(self._outbox) > MAX_TO_WORKER_BYTES:
             self.kill(Cause.PROTOCOL, "it asks and does not read the answers")
-            return
-        idle = not self._out
-        sent = max(0, self.link.write(frame)) if idle else 0
-        self._taken_bytes += sent
-        if sent < len(frame):
-            self._out += frame[sent:]
-            if idle:  # else the poller says when there is room
-                self._flush()
+        else:
+            self._outbox.send(frame)
 
-    def _flush(self) -> None:
-        data_fd = self.link.data.fileno()
-        taken = 0
-        with memoryview(self._out) as out:
-            while taken < len(out) and (sent := self.link.write(out[taken:])):
-                if sent < 0:
-                    # Whoever held the other end is gone, and its end will be reported.
-                    self._taken_bytes -= len(out) - taken
-                    sent = len(out) - taken
-                taken += sent
-                self._taken_bytes += sent
-        # One move of what is left for each time the stream was full, not for each frame.
-        del self._out[:taken]
-        if data_fd in self._watched:
-            more = select.EPOLLOUT if self._out else 0
-            self._watch(data_fd, select.EPOLLIN | more)
+    def _want_room(self, wanted: bool) -> None:
+        fd = self.link.data.fileno()
+        if fd in self._watches:
+            self._watch(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))

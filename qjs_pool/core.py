@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import select
-import time
 from collections.abc import Callable
 from typing import Final
 
 from .conversation import STAND_S, Conversation, Steps
-from .endings import Cause, Death, death_error
-from .errors import GuestError, SessionClosed, SnapshotRejected, SpawnError, UsageError
+from .endings import Cause, Death
+from .errors import SessionClosed, SnapshotRejected, SpawnError, UsageError
+from .evals import ATTEMPTS, Evals, Held
 from .exits import describe_death
+from .holding import Suspension
 from .link import Link
 from .options import SessionOptions
+from .outcomes import RESET
 from .relay import Relay
-from .result import EvalResult, SessionState, Usage, check_caps
+from .result import check_caps
 from .supervisor import raise_refused
 from .tools import Toolbox
 from .turnstile import Turnstile
@@ -27,16 +29,13 @@ from .wire import messages as wire
 from .wire.documents import MAX_MANIFEST_BYTES
 
 MAX_WAITING: Final = 64
-_ATTEMPTS: Final = 4
-_ROLLED_BACK: Final = "the session is as it was before this eval"
-_RESET: Final = "the session's state is lost, it starts empty"
 # CPU seconds for writing the state down; the guest's programs are not charged for it.
 _SNAPSHOT_CPU_S: Final = 20.0
 _PIECE_BYTES: Final = 1 << 20  # sent from event loops as well: a millisecond each
 _DIED_EVERY_TIME: Final = "the session's worker died at this request every time"
 
 
-class Core:
+class Core(Evals):
     """One session, for one driver at a time; only `interrupt` and `close` may come in between."""
 
     def __init__(
@@ -59,6 +58,7 @@ class Core:
         self._seeded = False  # ... and its stream of random numbers
         self._notes: list[str] = []  # remarks for the next result
         self._running = False
+        self._held: Held | None = None
         self._ids = 0
         self._evals = 0
 
@@ -161,51 +161,6 @@ class Core:
         # A successor from the keeper is the same conversation; a loss leaves a remark.
         return self._talk is talk and len(self._notes) == notes
 
-    def eval(self, code: str, cpu_s: float | None, *, want_value: bool = True) -> Steps[EvalResult]:
-        """Run one program; whatever the guest does comes back as data."""
-        started = time.monotonic()
-        limits = self.options.limits
-        owed: list[wire.ToolAnswer] = []
-        before: Conversation | None = None
-        for attempt in range(_ATTEMPTS):
-            talk = yield from self._settle()
-            if before is None:
-                owed = self.relay.begin()
-            elif talk is not before:
-                owed = []  # whoever waited for them is lost
-            before = talk
-            self._evals += 1
-            request = wire.Eval(
-                self._evals, code, cpu_s, limits.wall, limits.host_calls, want_value
-            )
-            outcome: wire.EvalDone | wire.Done | Death | None = None
-            self._running = True
-            try:
-                outcome = yield from talk.exchange(request, limits.wall, cpu_s, owed)
-            finally:
-                self._running = False
-                if outcome is None:  # cancelled, or Ctrl-C: the guest must not go on
-                    talk.stop()
-                    self.relay.end(cancel=True, undone=True)
-            if isinstance(outcome, Death) and attempt < _ATTEMPTS - 1 and talk.untouched():
-                continue  # it died before it read a byte of this: nothing ran
-            break
-        wall_s = time.monotonic() - started
-        if self.closed:
-            raise SessionClosed("the session was closed while this eval ran")
-        if self.relay.failure is not None:
-            talk.leaving = isinstance(outcome, Death)
-            if isinstance(outcome, wire.EvalDone):
-                self._finished(talk, outcome, wall_s)
-            self.relay.end(cancel=True, undone=isinstance(outcome, Death))
-            failure, self.relay.failure = self.relay.failure, None  # or it would end the next one
-            raise failure
-        if isinstance(outcome, Death):
-            talk.leaving = True  # this result tells it
-            return self._crashed(outcome, cpu_s, wall_s)
-        assert isinstance(outcome, wire.EvalDone)
-        return self._finished(talk, outcome, wall_s)
-
     def set_global(self, name: str, value: str) -> Steps[None]:
         """Put an encoded host value into the session as a global."""
         problem = yield from self._request(
@@ -242,7 +197,7 @@ class Core:
         Whoever joins them copies it all, and should do so outside of any event loop.
         """
         limits = self.options.limits
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             talk = yield from self._settle()
             self._ids += 1
             request = wire.Snapshot(self._ids, limits.snapshot_room, _SNAPSHOT_CPU_S)
@@ -264,7 +219,7 @@ class Core:
 
     def restore(self, body: bytes) -> Steps[None]:
         """Fill a session that ran nothing from a body; it is secured before this returns."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             talk = yield from self._settle()
             answer = yield from self._send_body(talk, body)
             if isinstance(answer, wire.Done):
@@ -288,13 +243,13 @@ class Core:
             more = start + _PIECE_BYTES < len(body)
             self._ids += 1
             request = wire.Restore(self._ids, piece, more, limits.snapshot_room, cpu_s)
-            answer: wire.EvalDone | wire.Done | Death | None = None
+            answer: wire.EvalDone | wire.Done | Death | Suspension | None = None
             try:
                 answer = yield from talk.exchange(request, limits.wall, cpu_s)
             finally:
                 if answer is None:
                     talk.stop()
-            assert not isinstance(answer, wire.EvalDone)
+            assert not isinstance(answer, (wire.EvalDone, Suspension))
             if isinstance(answer, Death) or answer.problem is not None or not more:
                 return answer
         raise AssertionError("a body is never empty")
@@ -314,6 +269,7 @@ class Core:
 
     def reset(self) -> Steps[None]:
         """Go on in a new worker, with nothing of the old state."""
+        self.give_up()
         self._drop()
         self._reseed()
         self.relay.forget()
@@ -324,9 +280,10 @@ class Core:
 
     def _settle(self) -> Steps[Conversation]:
         """The conversation with a living worker that has the session's options."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             if self.closed:
                 raise SessionClosed("the session is closed; open another with pool.session()")
+            self.give_up()
             talk = self._talk
             if talk is None:
                 talk = self._talk = self._converse(self._obtain())
@@ -343,7 +300,7 @@ class Core:
             if talk.death is None and self._opened:
                 return talk
         self._drop()
-        raise SpawnError(f"no worker stayed alive in {_ATTEMPTS} attempts")
+        raise SpawnError(f"no worker stayed alive in {ATTEMPTS} attempts")
 
     def _converse(self, link: Link) -> Conversation:
         return Conversation(
@@ -382,7 +339,7 @@ class Core:
             return
         if self._evals and self._talk is talk and not talk.leaving:
             self._notes.append(
-                f"{_RESET}: its worker died ({describe_death(death.status, death.peak_rss_bytes)})"
+                f"{RESET}: its worker died ({describe_death(death.status, death.peak_rss_bytes)})"
             )
         self._drop()
         self._reseed()
@@ -402,7 +359,7 @@ class Core:
 
     def _request(self, make: Callable[[int], wire.ToWorker]) -> Steps[str | None]:
         """Carry out a request that is not an eval; the problem it met, if any."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             talk = yield from self._settle()
             self._ids += 1
             answer = yield from talk.exchange(make(self._ids), STAND_S, None)
@@ -414,66 +371,6 @@ class Core:
         talk = self._talk
         if talk is not None and self.options.durable:
             talk.commits()
-
-    # --- results --------------------------------------------------------------------------------
-
-    def _take_notes(self) -> list[str]:
-        notes, self._notes = self._notes, []
-        return notes
-
-    def _state_after(self, lost: bool, recoverable: bool = True) -> SessionState:
-        if not lost:
-            return "kept"
-        return "rolled_back" if recoverable and self.options.durable else "reset"
-
-    def _finished(self, talk: Conversation, done: wire.EvalDone, wall_s: float) -> EvalResult:
-        limits = self.options.limits
-        error = None
-        if done.error is not None:
-            error = GuestError(done.error.name, done.error.message, done.error.stack)
-        state = self._state_after(done.state == "lost")
-        notes = self._take_notes()
-        if state == "kept":
-            self._committing()
-        else:
-            assert error is not None
-            remark = _ROLLED_BACK if state == "rolled_back" else _RESET
-            error = GuestError(error.name, f"{error.message}; {remark}", error.stack)
-        # First settled wins: a value leaves calls running. Without one they have no purpose left.
-        stopped = error is not None and error.name in ("Timeout", "Deadlock")
-        calls, remarks = self.relay.end(
-            cancel=state != "kept" or stopped, undone=state == "rolled_back"
-        )
-        return EvalResult(
-            text=done.text,
-            stdout=done.stdout,
-            error=error,
-            state=state,
-            usage=Usage(done.cpu_s, wall_s, done.peak_rss_bytes, self.relay.made),
-            kind=done.kind,
-            notes=(*notes, *done.notes, *remarks),
-            calls=calls,
-            encoded=done.value,
-            problem=done.value_error,
-            max_nodes=limits.value_nodes,
-        )
-
-    def _crashed(self, death: Death, cpu_s: float | None, wall_s: float) -> EvalResult:
-        limits = self.options.limits
-        state = self._state_after(True, death.recoverable)
-        name, message = death_error(death, cpu_s, wall_s, limits)
-        remark = _ROLLED_BACK if state == "rolled_back" else _RESET
-        notes = self._take_notes()
-        calls, remarks = self.relay.end(cancel=True, undone=state == "rolled_back")
-        return EvalResult(
-            text="",
-            stdout="",
-            error=GuestError(name, f"{message}; {remark}"),
-            state=state,
-            usage=Usage(min(death.cpu_s, wall_s), wall_s, death.peak_rss_bytes, self.relay.made),
-            notes=(*notes, *remarks),
-            calls=calls,
-        )
 
 
 def _why_killed(death: Death) -> str:

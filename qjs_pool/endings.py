@@ -66,6 +66,13 @@ class Clock:
         self._cpu_s = cpu_s
         self._cpu_check = None if cpu_s is None else now + cpu_s + GRACE_S
 
+    def stood_still(self, seconds: float) -> None:
+        """The eval was suspended that long."""
+        if self._wall_end is not None:
+            self._wall_end += seconds
+        if self._cpu_check is not None:
+            self._cpu_check += seconds
+
     def deadline(self) -> float | None:
         return earlier(self._wall_end, self._cpu_check)
 

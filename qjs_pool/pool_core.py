@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
 from . import descriptors, snapshots
+from .calls import RelayOptions
 from .core import Core
 from .errors import PoolExhausted, SessionClosed, UsageError
 from .limits import Limits, seconds_or_error
 from .link import Link
 from .modules import checked_modules
 from .options import SessionOptions
-from .relay import Relay, RelayOptions
+from .relay import Relay
 from .runners import BackgroundLoop, DaemonThreads, Runner
 from .supervisor import BaseImage, Supervisor
 from .tools import Toolbox, ToolLike, check_names, guest_name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .calls import RelayOptions, ToolEvent
 from .functions import pickled_functions
 from .limits import Limits
 from .modules import checked_modules
 from .pool_core import Durability, Isolation, PoolCore, PoolOptions
-from .relay import RelayOptions, ToolEvent
 from .snapshots import checked_keys
 from .supervisor import BaseImage
 from .tools import ToolErrors

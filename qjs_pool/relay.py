@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
+import contextvars
 import functools
 import logging
-import math
 import os
 import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
-from .errors import UsageError, ValueConversionError, ValueTooLarge
-from .limits import Limits, seconds_or_error
+from .calls import OpenCall, RelayOptions, ToolEvent
+from .errors import ValueConversionError, ValueTooLarge
+from .holding import Holding, Suspend, SuspendedTooLate
+from .limits import Limits
 from .places import Places
 from .result import Call
-from .runners import Cancel, Runner
-from .tools import Tool, Toolbox, ToolErrors, describe_error, unknown_policy
+from .runners import Runner
+from .suspended_calls import TOO_LATE, SuspendedCalls
+from .tools import Toolbox, describe_error
 from .wire import ProtocolError
 from .wire import messages as wire
 from .wire.values import decode_value, encode_value
@@ -38,67 +40,12 @@ _MAX_OPEN: Final = 20_000
 _HELD_VALUES: Final = 2
 # Calls of one eval whose trace is kept; where `host_calls` is None there may be any number.
 _MAX_TRACED: Final = 10_000
+# Which call of its eval it is, from 1, for the tool that runs; the guest's order.
+call_number: Final[contextvars.ContextVar[int]] = contextvars.ContextVar("qjs_pool_call_number")
 _ENVELOPE_BYTES: Final = 4096  # field names that the bridge may add to an input
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ToolEvent:
-    """What `on_tool_call` is told: a call's start, its end, or its error."""
-
-    kind: Literal["start", "end", "error"]
-    name: str
-    call_id: int
-    ms: float
-    bytes: int
-
-
-# What a tool may fail with. A SystemExit or KeyboardInterrupt raised by a tool ends its thread's
-# work, not the host; other BaseExceptions are control flow of whoever made the tool.
-_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RelayOptions:
-    """How a pool's sessions relay tool calls.
-
-    `propagate`: exceptions that are no business of the guest's. They end the eval at once (its
-    worker is killed, the session goes on as before) and are raised from it.
-    """
-
-    errors: ToolErrors = "message"
-    timeout: float | None = None
-    on_tool_call: Callable[[ToolEvent], None] | None = None
-    propagate: Callable[[BaseException], bool] = lambda error: not isinstance(error, _FAILURES)
-
-    def __post_init__(self) -> None:
-        if self.errors not in get_args(ToolErrors):
-            raise unknown_policy("tool_errors", self.errors)
-        if self.timeout is not None:
-            seconds = seconds_or_error("host_timeout", self.timeout)
-            # The way to normalise a field of a frozen dataclass.
-            object.__setattr__(self, "timeout", None if math.isinf(seconds) else seconds)
-        if self.on_tool_call is not None and not callable(self.on_tool_call):
-            raise UsageError(f"on_tool_call={self.on_tool_call!r} is not callable")
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Open:
-    turn: int  # which of the session's evals made it
-    call_id: int
-    name: str
-    args: str  # empty once the tool has them
-    bytes_in: int
-    tool: Tool
-    started: float
-    ends: float | None = None  # when it has to have answered
-    cancel: Cancel | None = None  # None while it waits for a place
-    in_place: bool = False  # it takes one of the places
-    outcome: Literal["ok", "error", "cancelled", "unknown"] = "unknown"
-    bytes_out: int = 0
-    ended: float = 0.0
-
-
-class Relay:
+class Relay(SuspendedCalls):
     """Tool calls of one session, eval by eval."""
 
     def __init__(
@@ -118,28 +65,34 @@ class Relay:
         self._poller = poller
         self._bell: int | None = None
         self._bell_lock = threading.Lock()
-        self._done_calls: deque[tuple[_Open, Any, BaseException | None]] = deque()
+        self._done_calls: deque[tuple[OpenCall, Any, BaseException | None]] = deque()
         self.made = 0  # calls of this eval
-        self._calls: list[_Open] = []  # the first of them, in order: the trace
-        self._open: dict[int, _Open] = {}  # unanswered ones, of earlier evals too
-        self._timed: dict[int, _Open] = {}  # those of them that have a time to answer
-        self._places: Places[_Open] = Places(limits.host_concurrency)
+        self._calls: list[OpenCall] = []  # the first of them, in order: the trace
+        self._open: dict[int, OpenCall] = {}  # unanswered ones, of earlier evals too
+        self._timed: dict[int, OpenCall] = {}  # those of them that have a time to answer
+        self._places: Places[OpenCall] = Places(limits.host_concurrency)
         self._waiting_bytes = 0  # inputs of calls that wait for a place
         self._turn = 0  # evals so far
         self._begun = False  # one is on its way
         self._owed: list[wire.ToolAnswer] = []  # for the next eval to deliver
         self._late: list[wire.ToolAnswer] = []  # delivered in this eval, for calls of earlier ones
         self._late_room = 0
+        self._holding: Holding | None = None  # where this eval may be suspended
+        self._matched: dict[int, OpenCall] = {}  # replayed calls, by number, before their answers
 
     # --- what the driver tells ------------------------------------------------------------------
 
-    def begin(self) -> list[wire.ToolAnswer]:
-        """An eval starts: what earlier evals' calls have answered since."""
+    def begin(self, holding: Holding | None = None) -> list[wire.ToolAnswer]:
+        """An eval starts: what earlier evals' calls have answered since.
+
+        `holding`: it may be suspended.
+        """
         if self._begun:  # the last one has not reached a worker, and nor have its answers
             self._owed = self._late + self._owed
-        self._begun = True
         self.owe(self.take_answers())
+        self._begun = True
         self._turn += 1
+        self._holding = holding
         self._calls, self.made, self.failure = [], 0, None
         owed, self._owed = self._owed, []
         self._late, self._late_room = [], _HELD_VALUES * self._limits.value_bytes
@@ -167,12 +120,17 @@ class Relay:
                 f"a tool's input of {size} is over value_bytes={limits.value_bytes}"
             )
         self._hang_bell()
-        call = _Open(self._turn, message.call_id, message.name, "", size, tool, time.monotonic())
+        now = time.monotonic()
         self.made += 1
+        call = OpenCall(self._turn, message.call_id, message.name, self.made, "", size, tool, now)
         if len(self._calls) < _MAX_TRACED:
             self._calls.append(call)
         crowd, held = len(self._open), self._waiting_bytes + size
         self._open[call.call_id] = call
+        if self._holding is not None:
+            self._holding.frozen |= tool.holds  # the worker has stopped where it called it
+            if self._recorded(call, message.args, self._holding):
+                return
         if crowd >= _MAX_OPEN or held > _HELD_VALUES * limits.value_bytes:
             refusal = (
                 f"{crowd} tool calls wait, with inputs of {held} bytes, and there is room for "
@@ -200,11 +158,17 @@ class Relay:
             # is cancelled, its driver knows.
             if isinstance(error, asyncio.CancelledError):
                 pass
+            elif isinstance(error, Suspend) and self._holding is not None:
+                if (problem := self._suspend(call, error.payload, self._holding)) is None:
+                    continue
+                error = problem
+            elif isinstance(error, Suspend) and not (self._begun and call.turn == self._turn):
+                error = SuspendedTooLate(TOO_LATE)
             elif error is not None and self._options.propagate(error):
                 # No answer: the guest would run on with it until the kill arrives.
                 self.failure = self.failure or error
                 continue
-            answers.append(self._answer(call, value, error))
+            answers += self._told(call, self._answer(call, value, error))
         self._start_waiting()
         return answers
 
@@ -227,8 +191,7 @@ class Relay:
             self._abandon(call)
             allowed = (call.ends or now) - call.started
             error = TimeoutError(f"no answer within {allowed:g} s (host_timeout)")
-            answers.append(self._answer(call, None, error))
-        if answers:
+            answers += self._told(call, self._answer(call, None, error))
             self._start_waiting()
         return answers
 
@@ -246,6 +209,10 @@ class Relay:
             undone: the session is as it was before, so answers of earlier calls are owed again.
         """
         self._begun = False
+        if self._holding is not None:
+            self.owe(self._holding.left(undone=undone))
+        self._holding = None
+        self._matched.clear()
         now = time.monotonic()
         still = [call for call in self._open.values() if call.turn == self._turn]
         for call in still if cancel else ():
@@ -301,7 +268,9 @@ class Relay:
     def _start_waiting(self) -> None:
         # Once the eval is to end, nothing that it still asks for is started.
         while self.failure is None and (call := self._places.take()) is not None:
-            args, call.args = call.args, ""
+            args = call.args
+            if self._holding is None:
+                call.args = ""
             self._waiting_bytes -= call.bytes_in
             call.started = time.monotonic()
             timeout = call.tool.timeout or self._options.timeout
@@ -313,11 +282,16 @@ class Relay:
             try:
                 value = decode_value(args.encode(), self._limits.value_nodes)
                 done = functools.partial(self._done, call)
-                call.cancel = self._runner.start(call.tool.call, value, done, self.loop)
+                run = call.again or call.tool.call
+                token = call_number.set(call.number)
+                try:
+                    call.cancel = self._runner.start(run, value, done, self.loop)
+                finally:
+                    call_number.reset(token)
             except Exception as error:
                 self._done(call, None, error)
 
-    def _done(self, call: _Open, value: Any, error: BaseException | None) -> None:
+    def _done(self, call: OpenCall, value: Any, error: BaseException | None) -> None:
         self._done_calls.append((call, value, error))
         # Under a lock: a number that was closed meanwhile may be somebody else's by now.
         with self._bell_lock:
@@ -329,7 +303,7 @@ class Relay:
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._poller.register(self._bell, select.EPOLLIN)
 
-    def _abandon(self, call: _Open) -> None:
+    def _abandon(self, call: OpenCall) -> None:
         """Nobody waits for it any more."""
         # Its place is free although a thread may go on: one that never ends would keep it for good.
         self._timed.pop(call.call_id, None)
@@ -340,7 +314,7 @@ class Relay:
         if self._places.withdraw(call):
             self._waiting_bytes -= call.bytes_in
 
-    def _answer(self, call: _Open, value: Any, error: BaseException | None) -> wire.ToolAnswer:
+    def _answer(self, call: OpenCall, value: Any, error: BaseException | None) -> wire.ToolAnswer:
         limits = self._limits
         payload = ""
         if error is None:
@@ -354,13 +328,17 @@ class Relay:
         if error is not None:
             described = describe_error(error, call.tool.errors or self._options.errors)
             payload = encode_value(list(described), max_bytes=1 << 20, max_nodes=16)
-        call.outcome = "ok" if error is None else "error"
+        return self._settled(call, error is None, payload)
+
+    def _settled(self, call: OpenCall, ok: bool, payload: str) -> wire.ToolAnswer:
+        call.outcome = "ok" if ok else "error"
         call.bytes_out = len(payload)
+        call.args = ""
         call.ended = time.monotonic()
         self._open.pop(call.call_id, None)  # `close` in another thread may have been first
         self._timed.pop(call.call_id, None)
-        self._tell("end" if error is None else "error", call, len(payload))
-        answer = wire.ToolAnswer(call.call_id, error is None, payload)
+        self._tell("end" if ok else "error", call, len(payload))
+        answer = wire.ToolAnswer(call.call_id, ok, payload)
         if call.turn != self._turn:
             self._remember(answer)
         return answer
@@ -386,7 +364,7 @@ class Relay:
         """Calls without an answer yet, of earlier evals too."""
         return len(self._open)
 
-    def _tell(self, kind: Literal["start", "end", "error"], call: _Open, size: int) -> None:
+    def _tell(self, kind: Literal["start", "end", "error"], call: OpenCall, size: int) -> None:
         ms = (time.monotonic() - call.started) * 1000.0
         name, number = call.name, call.call_id
         _log.debug("%s %s #%d %.1f ms %d bytes", kind, name, number, ms, size)

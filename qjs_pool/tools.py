@@ -42,6 +42,8 @@ class Tool:
         concurrency: calls of it that run at once in a session, the rest waits; it then takes none
             of the session's `host_concurrency` places. None: it takes those.
         is_global: programs call it by its name alone, as `task(input)`. Only `task` may be one.
+        holds: an eval that may be suspended stops where it has called this tool, and does not
+            return, until the call has ended.
     """
 
     call: Callable[[Any], Any]
@@ -51,6 +53,7 @@ class Tool:
     timeout: float | None = None
     concurrency: int | None = None
     is_global: bool = False
+    holds: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.call):
@@ -114,6 +117,7 @@ class Toolbox:
                 None if tool.required is None else [well_formed(n) for n in tool.required],
                 well_formed(tool.description),
                 tool.is_global,
+                tool.holds,
             )
             for name, tool in self.tools.items()
         )

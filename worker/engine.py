@@ -344,9 +344,12 @@ class Engine:
         """Run one pending job; False when there was none."""
         return bool(_enter(self._context.execute_pending_job))
 
-    def poll(self, now_ms: float) -> Status:
-        """Fire a timer that is due, take the requests that were queued, and see what is awaited."""
-        answer = _enter(self._poll, now_ms)
+    def poll(self, now_ms: float | None) -> Status:
+        """Take the requests that were queued or, without any, fire a timer that is due.
+
+        `now_ms`: None while timers stand still.
+        """
+        answer = _enter(self._poll, -1.0 if now_ms is None else now_ms)
         if not isinstance(answer, str):
             return _SETTLED if answer else _PENDING
         head, *lines = answer.split("\n")

@@ -103,6 +103,12 @@ class Budget:
             raise _OutOfTime("wall")
         return left
 
+    def stood_still(self, seconds: float) -> None:
+        """The eval was held that long."""
+        self._wall_start += seconds
+        if self._wall_end is not None:
+            self._wall_end += seconds
+
     def cpu_used(self) -> float:
         return time.process_time() - self._cpu_start
 
@@ -133,6 +139,10 @@ class EvalRunner:
         self._programs: dict[str, Program] = {}  # short ones without functions, by their source
         self._reserved = RESERVED
         self._here: Functions = {}  # worker functions, by the guest's names for them
+        self._holding: frozenset[str] = frozenset()  # tools whose calls stop an eval
+        self._hold_since: float | None = None  # when this eval stopped, or was asked to
+        self._hold_asked = False
+        self._held_s = 0.0  # that evals were held, in which timers stood still
 
     def open(self, options: wire.Open) -> None:
         """Apply the session's options."""
@@ -148,6 +158,7 @@ class EvalRunner:
         }
         # For good: the name stays an accessor when its tool is withdrawn.
         self._reserved |= {tool.name for tool in options.tools if tool.is_global}
+        self._holding = frozenset(tool.name for tool in options.tools if tool.holds)
         self._value_bytes, self._value_nodes = options.value_bytes, options.value_nodes
         self._engine.set_memory(options.memory_bytes)
         self._engine.set_stack(options.stack_bytes)
@@ -194,6 +205,9 @@ class EvalRunner:
         program: Program | None = None
         state: wire.State = "kept"
         self._calls = self._jobs = 0
+        self._hold_since, self._hold_asked = None, False
+        if request.seed:
+            engine.reseed(request.seed)
         try:
             program = self._program(request.code)
             engine.set_memory(self._memory_bytes + _HEADROOM_BYTES)
@@ -260,7 +274,8 @@ class EvalRunner:
         while True:
             self._run_jobs(budget)
             engine.set_cpu(budget.cpu_left())
-            status = engine.poll(time.monotonic() * 1000.0)
+            stopped = self._hold_since is not None
+            status = engine.poll(None if stopped else self._timer_ms())
             for call in status.calls:
                 if call.name == IMPORT:
                     self._import(call, budget)
@@ -270,7 +285,11 @@ class EvalRunner:
                 continue  # a timer's callback queued more
             if status.settled:
                 return
-            self._wait(status.next_timer_s, status.calls_open, budget)
+            if self._hold_asked:
+                self._stay_held(request, budget)
+            else:
+                timer_s = None if self._hold_since is not None else status.next_timer_s
+                self._wait(timer_s, status.calls_open, budget)
 
     def _call(self, call: HostCall, request: wire.Eval) -> None:
         """Have a tool called: here, if it is a worker function, else by the host."""
@@ -289,6 +308,9 @@ class EvalRunner:
                 self._settle(call, False, [type(error).__name__, str(error)[:4000]])
         else:
             self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
+            if request.may_hold and call.name in self._holding and self._hold_since is None:
+                # Now, not when the host says so: no timer gets ahead of the question.
+                self._hold_since = time.monotonic()
 
     def _import(self, call: HostCall, budget: Budget) -> None:
         """Give the engine the module that a program or a module asks for; no call of a tool's."""
@@ -328,11 +350,39 @@ class EvalRunner:
         budget.tools_s += time.monotonic() - started
         if ready:
             self._engine.set_cpu(budget.cpu_left())
-            for message in self._host.read():
-                if isinstance(message, wire.ToolAnswer):
-                    self.answer(message)
-                else:
-                    raise ProtocolError(f"{type(message).__name__} during an eval")
+            self._take(self._host.read(), budget)
+
+    def _take(self, messages: list[wire.ToWorker], budget: Budget) -> None:
+        for message in messages:
+            if isinstance(message, wire.ToolAnswer):
+                # With the jobs of each before the next: what a program does must not depend on
+                # which answers came in one chunk, or it could not be replayed.
+                self.answer(message)
+                self._run_jobs(budget)
+            elif isinstance(message, wire.Hold):
+                self._hold_asked = True
+                self._hold_since = self._hold_since or time.monotonic()
+            else:
+                raise ProtocolError(f"{type(message).__name__} during an eval")
+
+    def _stay_held(self, request: wire.Eval, budget: Budget) -> None:
+        """Do nothing until the host says so; no clock of the eval's counts that."""
+        self._host.send(wire.Held(request.eval_id))
+        messages: list[wire.ToWorker] = []
+        while not messages:
+            messages = self._host.read()
+        resume = messages.pop(0)
+        if not isinstance(resume, wire.Resume) or self._hold_since is None:
+            raise ProtocolError(f"{type(resume).__name__} for an eval that is held")
+        stood_s = max(0.0, time.monotonic() - self._hold_since - resume.counted_s)
+        self._hold_since, self._hold_asked = None, False
+        self._held_s += stood_s
+        budget.stood_still(stood_s)
+        self._take(messages, budget)
+
+    def _timer_ms(self) -> float:
+        """The time as timers count it."""
+        return (time.monotonic() - self._held_s) * 1000.0
 
     def _check_memory(self, outcome: Outcome) -> None:
         """Out of memory is told by the allocator: a guest can throw an error that looks like it."""

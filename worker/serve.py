@@ -160,6 +160,10 @@ class Worker:
                 self._dump(message)
             case wire.Restore():
                 self._restore(message)
+            case wire.Hold():
+                pass  # it crossed the eval's end
+            case wire.Resume():
+                raise ProtocolError("nothing is held")
 
     def _dump(self, message: wire.Snapshot) -> None:
         problem: str | None = None

@@ -17,6 +17,8 @@ class State(enum.Enum):
 
     IDLE = "idle"  # the host may send a request
     RUNNING = "running"  # an eval runs; its end is EvalDone
+    HOLDING = "holding"  # ... and was asked to stop where it waits; its end may come first
+    HELD = "held"  # ... and does nothing until it is resumed
     WAITING = "waiting"  # another request is being carried out; its end is Done
     DUMPING = "dumping"  # a snapshot comes in pieces; its end is Done
 
@@ -31,7 +33,9 @@ HOST_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Eval: State.RUNNING, wire.Open: State.WAITING,
                     wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING,
                     wire.Restore: State.WAITING, wire.Snapshot: State.DUMPING},
-    State.RUNNING: {wire.ToolAnswer: State.RUNNING},
+    State.RUNNING: {wire.ToolAnswer: State.RUNNING, wire.Hold: State.HOLDING},
+    State.HOLDING: {},
+    State.HELD:    {wire.Resume: State.RUNNING},
     State.WAITING: {},
     State.DUMPING: {},
 }
@@ -39,6 +43,9 @@ WORKER_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Log: State.IDLE},
     State.RUNNING: {wire.ToolCall: State.RUNNING, wire.EvalDone: State.IDLE,
                     wire.Log: State.RUNNING},
+    State.HOLDING: {wire.ToolCall: State.HOLDING, wire.EvalDone: State.IDLE,
+                    wire.Held: State.HELD, wire.Log: State.HOLDING},
+    State.HELD:    {wire.Log: State.HELD},
     State.WAITING: {wire.Done: State.IDLE, wire.Log: State.WAITING},
     State.DUMPING: {wire.SnapshotPart: State.DUMPING, wire.Done: State.IDLE,
                     wire.Log: State.DUMPING},
@@ -59,10 +66,15 @@ class Channel:
     def sends(self, message: wire.ToWorker) -> None:
         """The host is about to send `message`."""
         self.state = self._next(HOST_SENDS, message)
-        if isinstance(message, wire.ToolAnswer):
+        if isinstance(message, (wire.ToolAnswer, wire.Hold, wire.Resume)):
             return
         self._asked = message.eval_id if isinstance(message, wire.Eval) else message.request_id
         self._logs = 0
+
+    @property
+    def asked(self) -> int:
+        """The id of the request that was sent last."""
+        return self._asked
 
     def receives(self, message: wire.FromWorker) -> None:
         """The worker sent `message`.
@@ -75,7 +87,7 @@ class Channel:
             self._logs += 1
             if self._logs > MAX_LOGS:
                 raise ProtocolError(f"more than {MAX_LOGS} log lines for one request")
-        if isinstance(message, (wire.EvalDone, wire.ToolCall)):
+        if isinstance(message, (wire.EvalDone, wire.ToolCall, wire.Held)):
             answered = message.eval_id
         elif isinstance(message, (wire.Done, wire.SnapshotPart)):
             answered = message.request_id

@@ -45,6 +45,7 @@ class Tool(msgspec.Struct, array_like=True, frozen=True):
     """A tool as the guest sees it: `name` is the JavaScript name, `alias` the host's.
 
     One that `is_global` is called by its name alone; `tools` does not list it.
+    `holds`: an eval that may be held stops by itself where it has called it, until it is resumed.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Tool(msgspec.Struct, array_like=True, frozen=True):
     required: list[str] | None = None  # required fields of its input, where known
     description: str = ""
     is_global: bool = False
+    holds: bool = False
 
 
 class Open(_Message, tag=1, frozen=True):
@@ -72,7 +74,10 @@ class Open(_Message, tag=1, frozen=True):
 
 
 class Eval(_Message, tag=2, frozen=True):
-    """Run one program. `cpu_s` and `wall_s` are this eval's budgets, None for none."""
+    """Run one program. `cpu_s` and `wall_s` are this eval's budgets, None for none.
+
+    `seed`: hexadecimal; the stream of Math.random for this eval, or empty to go on with the old.
+    """
 
     eval_id: int
     code: str
@@ -80,6 +85,8 @@ class Eval(_Message, tag=2, frozen=True):
     wall_s: float | None
     host_calls: int | None
     want_value: bool
+    seed: str = ""
+    may_hold: bool = False
 
 
 class ToolAnswer(_Message, tag=3, frozen=True):
@@ -125,7 +132,27 @@ class Restore(_Message, tag=7, frozen=True):
     cpu_s: float
 
 
-ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork | Snapshot | Restore
+class Hold(_Message, tag=8, frozen=True):
+    """Stop the eval where it waits: a call of it waits for a person. Answered with Held.
+
+    The eval's clocks and timers stand still from here, or from its call of a tool that holds, to
+    the Resume.
+    """
+
+    eval_id: int
+
+
+class Resume(_Message, tag=9, frozen=True):
+    """Go on with the eval that is held; the answers follow.
+
+    `counted_s`: seconds of the time it was held that tools worked, and which its clocks count.
+    """
+
+    eval_id: int
+    counted_s: Seconds
+
+
+ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork | Snapshot | Restore | Hold | Resume
 
 # --- data stream, worker to host ---------------------------------------------------------------
 
@@ -184,7 +211,13 @@ class SnapshotPart(_Message, tag=36, frozen=True):
     piece: bytes
 
 
-FromWorker = EvalDone | ToolCall | Done | Log | SnapshotPart
+class Held(_Message, tag=37, frozen=True):
+    """The eval does nothing until its Resume: no job is ready, and all its calls are sent."""
+
+    eval_id: int
+
+
+FromWorker = EvalDone | ToolCall | Done | Log | SnapshotPart | Held
 
 # --- control socket (one datagram a message): keeper and host ----------------------------------
 

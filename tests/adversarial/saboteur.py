@@ -217,6 +217,11 @@ def answers_a_request_that_was_not_made(me: Saboteur, eval_id: int) -> None:
 
 
 @in_eval
+def says_that_it_is_held_unasked(me: Saboteur, eval_id: int) -> None:
+    me.send(wire.Held(eval_id))
+
+
+@in_eval
 def calls_a_tool_for_another_eval(me: Saboteur, eval_id: int) -> None:
     me.send(wire.ToolCall(eval_id + 1, 1, "tool", "{}"))
 

@@ -15,11 +15,12 @@ from typing import Final
 import psutil
 
 from qjs_pool import EvalResult, Limits, Pool
+from qjs_pool.calls import RelayOptions
 from qjs_pool.core import Core
 from qjs_pool.drive import drive
 from qjs_pool.link import Family, Link, socket_pair, vouching_pair
 from qjs_pool.options import SessionOptions
-from qjs_pool.relay import Relay, RelayOptions
+from qjs_pool.relay import Relay
 from qjs_pool.runners import Runner
 from qjs_pool.tools import Toolbox, ToolLike
 

@@ -89,6 +89,7 @@ def test_a_worker_that_fails_before_it_serves_is_replaced_unseen(
         ("answers_another_eval", "WorkerCrashed", "EvalDone for"),
         ("answers_a_request_that_was_not_made", "WorkerCrashed", "Done may not come"),
         ("calls_a_tool_for_another_eval", "WorkerCrashed", "ToolCall for"),
+        ("says_that_it_is_held_unasked", "WorkerCrashed", "Held may not come"),
         ("calls_a_tool_that_there_is_none_of", "WorkerCrashed", "__import__"),
         ("calls_twice_with_one_id", "WorkerCrashed", "open already"),
         ("calls_more_tools_than_allowed", "WorkerCrashed", "host_calls=20"),

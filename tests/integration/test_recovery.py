@@ -173,7 +173,7 @@ def test_worker_that_dies_before_it_reads_a_large_program_runs_it_in_its_success
     talk = session._core._talk
     assert talk is not None
     fd = talk.link.data.fileno()
-    until(lambda: talk._watched.get(fd, 0) & select.EPOLLOUT, "the stream is full")
+    until(lambda: talk._watches.events(fd) & select.EPOLLOUT, "the stream is full")
     if how == "exit":
         talk.link.data.shutdown(socket.SHUT_WR)  # half a frame, and then the end
         os.kill(pid, signal.SIGCONT)
@@ -199,7 +199,7 @@ def test_worker_killed_while_it_reads_a_large_program_either_ran_it_or_did_not(
     running = start(lambda: session.eval("n = 2; /*" + "x" * 10_000_000 + "*/ n"))
     talk = session._core._talk
     assert talk is not None
-    until(lambda: talk._taken_bytes > written_bytes or running.done(), "some of it was written")
+    until(lambda: talk._outbox.taken_bytes > written_bytes or running.done(), "some of it was written")
     os.kill(_worker(session), signal.SIGKILL)
     result = running.result(20)
     if result.ok:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from qjs_pool import AsyncPool, EvalResult, Limits, Pool, Tool, UsageError
-from qjs_pool.relay import ToolEvent
+from qjs_pool.calls import ToolEvent
 
 _LIMITS: Final = Limits(cpu=5.0, wall=20.0)
 _PATIENCE_S: Final = 20.0

@@ -16,6 +16,7 @@ EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
     ("example", "needs", "said"),
     [
         ("langchain_agent.py", "langchain", "nut and washer"),
+        ("approval.py", "langchain", "sent: bob@example.com: The build is green, Bob."),
         ("deep_agent_skills.py", "deepagents", "{q1: 3, median: 5, q3: 7}"),
         ("subagents.py", "deepagents", '{files: ["/src/parse.py", "/src/store.py"], total: 3}'),
     ],

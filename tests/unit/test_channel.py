@@ -25,6 +25,8 @@ _HOST: Final[dict[type, Any]] = {
     wire.Snapshot: wire.Snapshot(7, 1, 1.0),
     wire.Restore: wire.Restore(7, b"", False, 1, 1.0),
     wire.ToolAnswer: wire.ToolAnswer(1, True, "1"),
+    wire.Hold: wire.Hold(7),
+    wire.Resume: wire.Resume(7, 0.0),
 }
 
 
@@ -36,6 +38,7 @@ def _worker(answering: int) -> dict[type, Any]:
         wire.ToolCall: wire.ToolCall(answering, 1, "search", "{}"),
         wire.Done: wire.Done(answering, None),
         wire.SnapshotPart: wire.SnapshotPart(answering, b"piece"),
+        wire.Held: wire.Held(answering),
         wire.Log: wire.Log(10, "text"),
     }
 
@@ -49,10 +52,15 @@ _MAY_SEND: Final = {
     (State.IDLE, wire.Snapshot): State.DUMPING,
     (State.IDLE, wire.Eval): State.RUNNING,
     (State.RUNNING, wire.ToolAnswer): State.RUNNING,
+    (State.RUNNING, wire.Hold): State.HOLDING,
+    (State.HELD, wire.Resume): State.RUNNING,
 }
 _MAY_RECEIVE: Final = {
     (State.RUNNING, wire.ToolCall): State.RUNNING,
     (State.RUNNING, wire.EvalDone): State.IDLE,
+    (State.HOLDING, wire.ToolCall): State.HOLDING,
+    (State.HOLDING, wire.EvalDone): State.IDLE,
+    (State.HOLDING, wire.Held): State.HELD,
     (State.WAITING, wire.Done): State.IDLE,
     (State.DUMPING, wire.SnapshotPart): State.DUMPING,
     (State.DUMPING, wire.Done): State.IDLE,
@@ -62,8 +70,12 @@ _MAY_RECEIVE: Final = {
 
 def _in(state: State) -> Channel:
     channel = Channel()
-    if state is State.RUNNING:
+    if state in (State.RUNNING, State.HOLDING, State.HELD):
         channel.sends(_HOST[wire.Eval])
+        if state is not State.RUNNING:
+            channel.sends(_HOST[wire.Hold])
+        if state is State.HELD:
+            channel.receives(_worker(7)[wire.Held])
     elif state is State.WAITING:
         channel.sends(_HOST[wire.Fork])
     elif state is State.DUMPING or state is State.DUMPING:

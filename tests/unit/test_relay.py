@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from qjs_pool import Limits
-from qjs_pool.relay import Relay, RelayOptions, ToolEvent
+from qjs_pool.calls import RelayOptions, ToolEvent
+from qjs_pool.relay import Relay
 from qjs_pool.runners import BackgroundLoop, DaemonThreads, Runner
 from qjs_pool.tools import Tool, Toolbox, ToolLike
 from qjs_pool.wire import ProtocolError

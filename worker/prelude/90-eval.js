@@ -4,7 +4,8 @@
 //   run(source, flags)   flags: 1 first script, 2 last script, 4 boxed, 8 the value is wanted
 //                        -> 0 settled, 1 pending
 //   poll(nowMs)          -> 0 pending, 1 settled, and nothing else to tell; or a text of lines:
-//                        "settled nextTimerMs|- openCalls", then for each call "id name" and its input
+//                        "settled nextTimerMs|- openCalls", then for each call "id name" and its input;
+//                        nowMs is below 0 while timers stand still
 //   finish()             -> [text, stdout, kind, oom, value error, error] as a line of JSON, then the
 //                           encoded value (or nothing)
 //   abandon()            -> what was printed, as a JSON string; the eval is forgotten
@@ -108,8 +109,10 @@
   };
 
   bridgeTable.poll = (nowMs) => {
-    runHooks(hooks.poll, nowMs);
-    const next = nextTimerMs(nowMs);
+    // Calls first: one that stops the eval stops its timers too, those that are due included.
+    const timers = nowMs >= 0;
+    if (timers && !hasRequests()) runHooks(hooks.poll, nowMs);
+    const next = timers ? nextTimerMs(nowMs) : null;
     const open = openCalls();
     if (next === null && open === 0 && !hasRequests()) return isSettled ? 1 : 0;
     return flat(`${isSettled ? 1 : 0} ${next === null ? "-" : next} ${open}${drainOutbox()}`);
