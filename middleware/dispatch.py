@@ -17,25 +17,22 @@ from typing import Any, Final
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.errors import GraphBubbleUp
-from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError, ToolRuntime
-from langgraph.types import Command
 
 from qjs_pool.errors import UsageError
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.tools import describe_error
 
 from .capture import Record, capturing, current_record, injected_names
+from .seam import (
+    Command,
+    GraphBubbleUp,
+    ToolCallRequest,
+    ToolInvocationError,
+    ToolRuntime,
+    is_invalid_resume,
+)
 from .updates import StateUpdates
 from .values import crossing
-
-try:
-    from langgraph.errors import is_invalid_resume
-except ImportError:  # an older langgraph does not tell such errors apart
-
-    def is_invalid_resume(error: BaseException) -> bool:
-        return False
-
 
 Handler = Callable[[ToolCallRequest], Any]
 

@@ -20,14 +20,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langgraph.channels.base import BaseChannel
-from langgraph.channels.binop import BinaryOperatorAggregate
-
 from qjs_pool import snapshots
 from qjs_pool.errors import SnapshotRejected
 from qjs_pool.snapshots import SnapshotDocument
 
-_WHOLE_EVERY: Final = 20
+from .seam import channel_of
+
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
 _SNAPSHOT_FIELDS: Final = ("manifest", "chunks", "hashes", "ref", "modules", "lost")
 
@@ -63,21 +61,9 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
     return entries
 
 
-def state_channel() -> BaseChannel[Any, Any, Any]:
-    """The channel: it stores writes, and every so many of them the whole value.
-
-    A checkpoint in between is read out of the writes since then, so a large state that is gone
-    costs nothing for long.
-    """
-    try:
-        from langgraph.channels.delta import DeltaChannel
-    except ImportError:  # an older langgraph: each checkpoint has the whole value
-        return BinaryOperatorAggregate(dict, _merged_one)
-    return DeltaChannel(merged, dict, snapshot_frequency=_WHOLE_EVERY)
-
-
-def _merged_one(value: Any, write: Any) -> dict[str, Any]:
-    return merged(value, [write])
+def state_channel() -> Any:
+    """The channel, or without langgraph the reducer."""
+    return channel_of(merged)
 
 
 def _merged_entry(old: Any, new: Any) -> Any:

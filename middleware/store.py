@@ -12,9 +12,10 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from langgraph.store.base import BaseStore, Item
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore, Item
 
 _NAMESPACE: Final = ("qjs_pool", "snapshots")
 

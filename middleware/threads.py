@@ -21,6 +21,7 @@ from qjs_pool.core import Core
 from qjs_pool.turnstile import Turnstile
 
 from .capture import Record
+from .carried import carried_in
 from .ptc import Exposed
 
 STATE_KEY: Final = "_qjs_pool_thread"
@@ -28,13 +29,17 @@ MAX_WAITING: Final = 64  # evals of one conversation in the queue
 MAX_THREADS: Final = 4096
 TURN_S: Final = 300.0  # how long a session stays between two evals of one turn
 ORDER_S: Final = 0.25  # how long an eval waits for its predecessor to arrive
+CARRIED: Final = 1  # the address of nothing
 _KEPT_MESSAGES: Final = 8
 _MAX_DELAY_S: Final = 3600.0
 _SLACK_S: Final = 0.05
 
 
 class ThreadKey(NamedTuple):
-    """Which conversation. `lasting`: a later turn can come back to it."""
+    """Which conversation. `lasting`: a later turn can come back to it.
+
+    `checkpointer` is 0 where nothing outlives the turn, `CARRIED` where the caller has the state.
+    """
 
     checkpointer: int
     thread_id: str
@@ -55,6 +60,13 @@ def thread_id_of(config: Mapping[str, Any]) -> str | None:
 
 def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
     """The conversation that a node or a tool runs in."""
+    carried = carried_in(config)
+    if carried is not None:
+        lasting = not carried.namespace
+        if carried.thread_id is not None:
+            return ThreadKey(CARRIED, carried.thread_id, carried.namespace, lasting)
+        private = state.get(STATE_KEY) if isinstance(state, Mapping) else None
+        return ThreadKey(CARRIED, f"private {private or ''}", carried.namespace, lasting)
     configurable = config.get("configurable") or {}
     # The last part is the node that runs; what is left is the graph.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
 from pydantic import BaseModel, Field
 
 from qjs_pool.checks import checked_code
@@ -27,6 +26,7 @@ from .prompts import CODE_DOC, tool_description
 from .ptc import Allowlist, Exposed, ExposedSets
 from .result import artifact_of, render_error, render_result
 from .sandbox import Sandbox
+from .seam import ToolCallRequest, ToolRuntime
 from .skills import Skills
 from .threads import ORDER_S, Registry, Thread, position_of, thread_key
 

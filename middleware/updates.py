@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels.base import BaseChannel
-from langgraph.errors import InvalidUpdateError
-from langgraph.types import Command
+
+from .carried import carried_in
+from .seam import BaseChannel, Command, InvalidUpdateError
 
 _MESSAGES: Final = "messages"
 _READ: Final = "__pregel_read"
@@ -106,6 +106,9 @@ class StateUpdates:
 
 def _channels(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
     """The graph's channels, where it runs one; langgraph's own tool node finds them so, too."""
+    carried = carried_in(config)
+    if carried is not None:
+        return carried.slots
     read = config.get("configurable", {}).get(_READ)
     if isinstance(read, functools.partial) and len(read.args) > 1:
         channels = read.args[1]
