@@ -1,6 +1,7 @@
-"""The LangChain / Deep Agents middleware. Imports without langchain; using it needs the extra.
+"""The agent side: the middleware for LangChain and Deep Agents, and in `agent` a loop of our own.
 
-Public names are those in `__all__`, nothing else.
+Without the extra `langchain` it works too, on that loop. Public names are those in `__all__`, here
+and in `agent`, nothing else.
 """
 
 from __future__ import annotations
@@ -21,16 +22,7 @@ def __getattr__(name: str) -> Any:
         home = _HOMES[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    try:
-        module = importlib.import_module(f".{home}", __name__)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("langchain", "langgraph"):
-            raise
-        raise ImportError(
-            f"{name} needs langchain and langgraph, and {error.name} is not installed: "
-            f"pip install 'qjs-pool[langchain]' (or 'qjs-pool[deepagents]')"
-        ) from error
-    return getattr(module, name)
+    return getattr(importlib.import_module(f".{home}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
 
-from langgraph.prebuilt.tool_node import ToolCallRequest
+from .seam import ToolCallRequest
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 DECISIONS: Final[tuple[DecisionType, ...]] = get_args(DecisionType)

@@ -19,10 +19,10 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import get_all_basemodel_annotations
-from langgraph.prebuilt.tool_node import msg_content_output
-from langgraph.types import Command
 
 from qjs_pool.pool_core import PoolCore
+
+from .seam import Command, msg_content_output
 
 _NOTHING: Final = object()
 

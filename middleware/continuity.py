@@ -39,7 +39,7 @@ from .saved import (
     snapshot_fields,
 )
 from .skills import Skills
-from .threads import Registry, Thread
+from .threads import CARRIED, Registry, Thread
 
 # A snapshot within an eval has to be as good as free. What the first one costs is not known: the
 # worker's memory tells.
@@ -93,6 +93,8 @@ class Continuity:
         state = getattr(runtime, "state", None)
         saved = read(state, self._options.tool_name)
         if live is not None:
+            if self._goes_on(thread, state):
+                return live
             if not _follows(live, saved, state, getattr(runtime, "tool_call_id", None)):
                 thread.live = None
                 self._registry.park(thread, live)
@@ -295,6 +297,10 @@ class Continuity:
         return (
             self._options.mode == "thread" and thread.key.lasting and thread.key.checkpointer != 0
         )
+
+    def _goes_on(self, thread: Thread, state: Any) -> bool:
+        """Whether a caller that could have carried the REPL's state has kept the thread id only."""
+        return thread.key.checkpointer == CARRIED and SNAPSHOT_KEY not in (state or {})
 
     # --- the two drivers ------------------------------------------------------------------------
 

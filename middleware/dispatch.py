@@ -19,9 +19,6 @@ from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError, ToolRuntime
-from langgraph.types import Command
 
 from qjs_pool.errors import UsageError
 from qjs_pool.holding import Suspend
@@ -32,16 +29,17 @@ from qjs_pool.tools import describe_error
 from .approval import Gates, Rejected, decided_args
 from .capture import Record, capturing, current_record, injected_names
 from .interrupts import Asked, Given, Question, asked_by, call_config
+from .seam import (
+    Command,
+    GraphBubbleUp,
+    GraphInterrupt,
+    ToolCallRequest,
+    ToolInvocationError,
+    ToolRuntime,
+    is_invalid_resume,
+)
 from .updates import StateUpdates
 from .values import crossing
-
-try:
-    from langgraph.errors import is_invalid_resume
-except ImportError:  # an older langgraph does not tell such errors apart
-
-    def is_invalid_resume(error: BaseException) -> bool:
-        return False
-
 
 Handler = Callable[[ToolCallRequest], Any]
 

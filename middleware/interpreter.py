@@ -9,21 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Annotated, Any, NotRequired
 
-from langchain.agents.middleware.types import (
-    AgentMiddleware,
-    AgentState,
-    ContextT,
-    ModelRequest,
-    ModelResponse,
-    PrivateStateAttr,
-    ResponseT,
-)
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
-from langgraph.config import get_config
-from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore
 
 from qjs_pool.pool_front import PoolFront
 from qjs_pool.tools import Toolbox
@@ -31,6 +18,19 @@ from qjs_pool.tools import Toolbox
 from .options import Clock, Mode, checked_options
 from .prompts import calls_section, functions_section, repl_section, skills_section
 from .saved import state_channel
+from .seam import (
+    AgentMiddleware,
+    AgentState,
+    BaseStore,
+    ContextT,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+    ResponseT,
+    Runtime,
+    ToolCallRequest,
+    get_config,
+)
 from .threads import STATE_KEY, Thread, new_private_id, thread_id_of, thread_key
 from .tool import Evaluator, ToolPath, tool_path
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphInterrupt
 
 from .approval import check_decision
+from .seam import GraphInterrupt
 
 SCRATCHPAD: Final = "__pregel_scratchpad"
 RESUMING: Final = "__pregel_resuming"

@@ -15,14 +15,13 @@ from typing import Any, Final
 import msgspec
 import zstandard
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
-from langgraph.types import Command
 
 from qjs_pool import snapshots
 from qjs_pool.errors import QjsPoolError
 from qjs_pool.journal import Journal
 
 from .interrupts import Asked, Given, Question
+from .seam import BaseCheckpointSaver, CheckpointTuple, Command
 
 _CHANNEL: Final = "_qjs_pool_journal"
 _ENVELOPE_BYTES: Final = 1 << 16

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph.channels.base import BaseChannel
-from langgraph.types import Command
+from .seam import BaseChannel, Command
 
 _MESSAGES: Final = "messages"
 
-Channels = Mapping[str, BaseChannel[Any, Any, Any]]
+Channels = Mapping[str, "BaseChannel[Any, Any, Any]"]
 
 
 def merged(commands: Sequence[Command[Any]], channels: Channels) -> Command[Any] | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from langchain_core.tools import BaseTool
-from langgraph.store.base import BaseStore
 
 from qjs_pool.errors import UsageError
 from qjs_pool.limits import Limits
@@ -20,6 +19,7 @@ from qjs_pool.pool_front import PoolFront
 from qjs_pool.tools import check_names
 
 from .approval import Gates, checked_gates
+from .seam import BaseStore
 from .store import FolderStore, GraphStore, Store
 
 Mode = Literal["thread", "turn", "call"]

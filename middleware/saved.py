@@ -20,22 +20,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langgraph.channels.base import BaseChannel
-from langgraph.channels.binop import BinaryOperatorAggregate
-
-try:
-    from langgraph.channels.delta import DeltaChannel
-    from langgraph.types import Overwrite
-except ImportError:
-    _HAS_DELTAS = False
-else:
-    _HAS_DELTAS = True
-
 from qjs_pool import snapshots
 from qjs_pool.errors import SnapshotRejected
 from qjs_pool.snapshots import SnapshotDocument
 
-_WHOLE_EVERY: Final = 20
+from .seam import HAS_DELTAS, Overwrite, channel_of
+
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
 _SNAPSHOT_FIELDS: Final = ("manifest", "chunks", "hashes", "ref", "modules", "lost")
 
@@ -71,15 +61,9 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
     return entries
 
 
-def state_channel() -> BaseChannel[Any, Any, Any]:
-    """The channel: it stores writes, and every so many of them the whole value.
-
-    A checkpoint in between is read out of the writes since then, so a large state that is gone
-    costs nothing for long.
-    """
-    if not _HAS_DELTAS:  # an older langgraph: each checkpoint has the whole value
-        return BinaryOperatorAggregate(dict, _merged_one)
-    return DeltaChannel(merged, dict, snapshot_frequency=_WHOLE_EVERY)
+def state_channel() -> Any:
+    """The channel, or without langgraph the reducer."""
+    return channel_of(merged)
 
 
 def replacing(whole: dict[str, Any], write: dict[str, Any]) -> Any:
@@ -88,11 +72,7 @@ def replacing(whole: dict[str, Any], write: dict[str, Any]) -> Any:
     For a node of its own: a step may make one of its kind. An older langgraph, whose checkpoints
     hold whole values anyway, gets `write`.
     """
-    return Overwrite(whole) if _HAS_DELTAS else write
-
-
-def _merged_one(value: Any, write: Any) -> dict[str, Any]:
-    return merged(value, [write])
+    return Overwrite(whole) if HAS_DELTAS else write
 
 
 def _merged_entry(old: Any, new: Any) -> Any:

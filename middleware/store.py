@@ -12,9 +12,10 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from langgraph.store.base import BaseStore, Item
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore, Item
 
 _INLINE_BYTES: Final = 256 << 10  # base64 of that much takes a millisecond: more, in a thread
 _SLICE_CHARS: Final = 4 << 18  # of the text of a slice

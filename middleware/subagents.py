@@ -16,30 +16,19 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
-from langchain.agents.structured_output import AutoStrategy
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.errors import GraphBubbleUp
 
 from .capture import Record
 from .dispatch import EvalScope, Prepared, RelayedTool, ToolError
+from .seam import GraphBubbleUp, is_invalid_resume
 from .signatures import input_schema
 from .subagent_events import Progress
 from .task_input import TaskInput, checked_task
 
-try:
-    from langgraph.errors import is_invalid_resume
-except ImportError:  # an older langgraph does not tell such errors apart
-
-    def is_invalid_resume(error: BaseException) -> bool:
-        return False
-
-
-try:
-    from deepagents.middleware.subagents import SUBAGENT_RESPONSE_FORMAT_CONFIG_KEY as _FORMAT_KEY
-except ImportError:  # not installed, or an older one that knows of no such thing
-    _FORMAT_KEY = "__deepagents_subagent_response_format"
-
+# Under which an agent of Deep Agents looks for the shape of a subagent's answer. Spelled out, as
+# importing it would load all of Deep Agents; a test holds it against the original.
+FORMAT_KEY: Final = "__deepagents_subagent_response_format"
 TASK: Final = "task"
 _FIELDS: Final = frozenset({"description", "subagent_type"})
 _MAX_SHOWN: Final = 200
@@ -137,9 +126,11 @@ def _config_for(task: TaskInput, config: RunnableConfig) -> RunnableConfig:
     """The configuration of the call, with the answer's shape where Deep Agents looks for it."""
     if task.response_schema is None:
         return config
+    from langchain.agents.structured_output import AutoStrategy  # there, where subagents are
+
     asked = config.copy()
     asked["configurable"] = {
         **(config.get("configurable") or {}),
-        _FORMAT_KEY: AutoStrategy(task.response_schema),
+        FORMAT_KEY: AutoStrategy(task.response_schema),
     }
     return asked

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Annotated, Any, Final, cast
 
-from langgraph.errors import GraphInterrupt
-from langgraph.types import interrupt
 from pydantic import AfterValidator
 
 from qjs_pool.core import Core
@@ -29,6 +27,7 @@ from .interrupts import RESUMING, SCRATCHPAD, Asked, answers_of, interrupt_value
 from .kept_journal import NO_JOURNAL, JournalRejected, Place, SuspendedEval
 from .live import Live
 from .options import Options
+from .seam import GraphInterrupt, interrupt
 from .threads import Thread
 
 _VALIDATES: Final = "response_schema" in inspect.signature(interrupt).parameters

@@ -16,16 +16,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from langgraph.errors import GraphInterrupt
-
 from qjs_pool.core import Core
 from qjs_pool.turnstile import Turnstile
 
 from .capture import Record
+from .carried import carried_in
 from .live import Live
 from .memory import MemoryGauge
 from .order import CallOrder
 from .ptc import Exposed
+from .seam import GraphInterrupt
 
 if TYPE_CHECKING:
     from .suspended import HeldEval
@@ -35,12 +35,16 @@ MAX_WAITING: Final = 64  # evals of one conversation in the queue
 MAX_THREADS: Final = 4096
 TURN_S: Final = 300.0  # how long a session stays between two evals of one turn
 LOOK_S: Final = 10.0  # how often it is looked whether parked sessions take memory that is short
+CARRIED: Final = 1  # the address of nothing
 _MAX_DELAY_S: Final = 3600.0
 _SLACK_S: Final = 0.05
 
 
 class ThreadKey(NamedTuple):
-    """Which conversation. `lasting`: a later turn can come back to it."""
+    """Which conversation. `lasting`: a later turn can come back to it.
+
+    `checkpointer` is 0 where nothing outlives the turn, `CARRIED` where the caller has the state.
+    """
 
     checkpointer: int
     thread_id: str
@@ -61,6 +65,13 @@ def thread_id_of(config: Mapping[str, Any]) -> str | None:
 
 def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
     """The conversation that a node or a tool runs in."""
+    carried = carried_in(config)
+    if carried is not None:
+        lasting = not carried.namespace
+        if carried.thread_id is not None:
+            return ThreadKey(CARRIED, carried.thread_id, carried.namespace, lasting)
+        private = state.get(STATE_KEY) if isinstance(state, Mapping) else None
+        return ThreadKey(CARRIED, f"private {private or ''}", carried.namespace, lasting)
     configurable = config.get("configurable") or {}
     # The last part is the node that runs; what is left is the graph.
     namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.errors import GraphInterrupt
-from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
 from pydantic import BaseModel, Field
 
 from qjs_pool.checks import checked_code
@@ -32,6 +30,7 @@ from .prompts import CODE_DOC, tool_description
 from .ptc import Allowlist, Exposed, ExposedSets, Offer
 from .result import artifact_of, render_error, render_result
 from .sandbox import Program, Sandbox
+from .seam import GraphInterrupt, ToolCallRequest, ToolRuntime
 from .skills import Skills
 from .suspended import Suspensions
 from .threads import Registry, Thread, thread_key

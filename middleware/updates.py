@@ -11,11 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels.base import BaseChannel
-from langgraph.errors import InvalidUpdateError
-from langgraph.types import Command
 
+from .carried import carried_in
 from .merging import merged
+from .seam import BaseChannel, Command, InvalidUpdateError
 
 _MESSAGES: Final = "messages"
 _READ: Final = "__pregel_read"
@@ -33,6 +32,7 @@ class StateUpdates:
     def __init__(self, state: Any, config: RunnableConfig) -> None:
         self._state = state
         self._channels, self._pending, self._send = _graph_of(config)
+        self._own: list[tuple[str, Any]] = []  # writes, where none can be sent
         self._last: dict[str, Any] = {}  # values of keys that keep one
         self._added: list[tuple[int, str, Command[Any]]] = []  # as calls returned them
         self._commands: list[tuple[int, Command[Any]]] = []  # what of them is still to be returned
@@ -67,6 +67,9 @@ class StateUpdates:
                 rest[key] = value
             elif self._keeps_one(key, value):
                 rest[key] = self._last[key] = value
+            elif self._send is None:
+                self._own.append((key, value))
+                rest[key] = value
             else:
                 self._send([(key, value)])
         return rest
@@ -78,7 +81,7 @@ class StateUpdates:
         if not isinstance(state, Mapping):
             return state
         written: dict[str, list[Any]] = {}
-        for key, value in list(self._pending):  # by tools of their own accord, too
+        for key, value in [*self._pending, *self._own]:  # by tools of their own accord, too
             if key in self._channels and key != _MESSAGES:
                 written.setdefault(key, []).append(value)
         with self._lock:
@@ -103,7 +106,7 @@ class StateUpdates:
         """
         alone: Any = message
         answer: Command[Any] = Command(update={_MESSAGES: [message]})
-        if own and own.keys() <= self._channels.keys():
+        if own and all(key in self._channels for key in own):
             alone = answer = Command(update={**own, _MESSAGES: [message]})
         with self._lock:
             self._over = True
@@ -157,15 +160,19 @@ class _Graph(NamedTuple):
 
     channels: Mapping[str, BaseChannel[Any, Any, Any]]
     writes: Iterable[tuple[str, Any]]  # of this task so far
-    send: Callable[[list[tuple[str, Any]]], Any]
+    # None: what calls write waits for the end of the eval, as all the rest.
+    send: Callable[[list[tuple[str, Any]]], Any] | None
 
 
 def _graph_of(config: RunnableConfig) -> _Graph:
     """The graph's channels; langgraph's own tool node finds them so, too."""
+    carried = carried_in(config)
+    if carried is not None:
+        return _Graph(carried.slots, (), None)
     configurable = config.get("configurable", {})
     read, send = configurable.get(_READ), configurable.get(_SEND)
     if isinstance(read, functools.partial) and len(read.args) > 3 and callable(send):
         channels, writes = read.args[1], getattr(read.args[3], "writes", None)
         if isinstance(channels, Mapping) and isinstance(writes, Iterable):
             return _Graph(channels, writes, send)
-    return _Graph({}, (), lambda _: None)
+    return _Graph({}, (), None)

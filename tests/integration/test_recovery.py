@@ -199,7 +199,9 @@ def test_worker_killed_while_it_reads_a_large_program_either_ran_it_or_did_not(
     running = start(lambda: session.eval("n = 2; /*" + "x" * 10_000_000 + "*/ n"))
     talk = session._core._talk
     assert talk is not None
-    until(lambda: talk._outbox.taken_bytes > written_bytes or running.done(), "some of it was written")
+    until(
+        lambda: talk._outbox.taken_bytes > written_bytes or running.done(), "some of it was written"
+    )
     os.kill(_worker(session), signal.SIGKILL)
     result = running.result(20)
     if result.ok:

@@ -1,4 +1,4 @@
-"""Real agents of both kinds around a scripted chat model; no network."""
+"""Real agents of every kind around a scripted chat model; no network."""
 
 from __future__ import annotations
 
@@ -87,8 +87,12 @@ class Scripted:
         asked: list[Any] | None = None,
         **more: Any,
     ) -> Any:
-        """An agent of LangChain ("agent") or of Deep Agents ("deep")."""
+        """An agent of LangChain ("agent"), of Deep Agents ("deep") or of our own loop ("loop")."""
         model = self.model(script, asked)
+        if kind == "loop":
+            from qjs_pool.middleware.agent import create_agent as create_own
+
+            return create_own(model, list(tools), middleware=list(middleware), **more)
         if kind == "deep":
             deepagents = pytest.importorskip("deepagents")
             return deepagents.create_deep_agent(

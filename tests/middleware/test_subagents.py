@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("deepagents")
 
+from deepagents.middleware.subagents import SUBAGENT_RESPONSE_FORMAT_CONFIG_KEY
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
@@ -22,6 +23,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from qjs_pool.middleware import CodeInterpreterMiddleware
+from qjs_pool.middleware.subagents import FORMAT_KEY
 
 from .subagent_stage import Stage, calling, echoing, texts
 
@@ -590,3 +592,7 @@ def test_a_listener_that_fails_is_no_trouble_for_the_program() -> None:
         stage = Stage([Deaf(), interpreter])
         assert stage.run(START_ONE) == ["<result>did d</result>"]
     assert broken
+
+
+def test_the_shape_of_an_answer_is_where_deep_agents_looks_for_it() -> None:
+    assert FORMAT_KEY == SUBAGENT_RESPONSE_FORMAT_CONFIG_KEY
