@@ -34,6 +34,7 @@ __all__ = [
     "ToolCallRequest",
     "ToolInvocationError",
     "ToolRuntime",
+    "answer_format",
     "channel_of",
     "get_config",
     "hook_config",
@@ -188,6 +189,13 @@ def channel_of(merged: Callable[[Any, Sequence[Any]], Any]) -> Any:
     if not HAS_DELTAS:  # an older langgraph: each checkpoint has the whole value
         return BinaryOperatorAggregate(dict, merged_one)
     return DeltaChannel(merged, dict, snapshot_frequency=_WHOLE_EVERY)
+
+
+def answer_format(schema: Any) -> Any:
+    """How an agent of langchain's is told the shape of its answer; for a JSON schema."""
+    from langchain.agents.structured_output import AutoStrategy  # there, where subagents are
+
+    return AutoStrategy(schema)
 
 
 def within_run(annotation: Any) -> bool:

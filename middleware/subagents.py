@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 
 from .capture import Record
 from .dispatch import EvalScope, Prepared, RelayedTool, ToolError
-from .seam import GraphBubbleUp, is_invalid_resume
+from .seam import GraphBubbleUp, answer_format, is_invalid_resume
 from .signatures import input_schema
 from .subagent_events import Progress
 from .task_input import TaskInput, checked_task
@@ -126,11 +126,9 @@ def _config_for(task: TaskInput, config: RunnableConfig) -> RunnableConfig:
     """The configuration of the call, with the answer's shape where Deep Agents looks for it."""
     if task.response_schema is None:
         return config
-    from langchain.agents.structured_output import AutoStrategy  # there, where subagents are
-
     asked = config.copy()
     asked["configurable"] = {
         **(config.get("configurable") or {}),
-        FORMAT_KEY: AutoStrategy(task.response_schema),
+        FORMAT_KEY: answer_format(task.response_schema),
     }
     return asked
