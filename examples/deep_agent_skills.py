@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from deepagents import create_deep_agent
 from deepagents.backends import FilesystemBackend
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 
 from qjs_pool.middleware import CodeInterpreterMiddleware
 
@@ -53,20 +53,11 @@ quartiles([7, 1, 3, 12, 5])
 )
 
 
-class Scripted(BaseChatModel):
+class Scripted(GenericFakeChatModel):
     """A model that says what it is told to."""
-
-    lines: Iterator[AIMessage]
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
         return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=next(self.lines))])
 
 
 def scripted(programs: Sequence[str]) -> BaseChatModel:
@@ -75,7 +66,7 @@ def scripted(programs: Sequence[str]) -> BaseChatModel:
         AIMessage("", tool_calls=[{"name": "eval", "args": {"code": code}, "id": f"call{n}"}])
         for n, code in enumerate(programs)
     ]
-    return Scripted(lines=iter([*calls, AIMessage("That is what the program says.")]))
+    return Scripted(messages=iter([*calls, AIMessage("That is what the program says.")]))
 
 
 def main() -> None:

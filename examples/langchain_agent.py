@@ -7,14 +7,14 @@ python examples/langchain_agent.py --model openai:gpt-5-mini    a real one
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -41,20 +41,11 @@ def get_stock(part: str) -> dict[str, int]:
     return {"count": STOCK[part]}
 
 
-class Scripted(BaseChatModel):
+class Scripted(GenericFakeChatModel):
     """A model that says what it is told to."""
-
-    lines: Iterator[AIMessage]
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
         return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=next(self.lines))])
 
 
 def scripted(programs: Sequence[str]) -> BaseChatModel:
@@ -63,7 +54,7 @@ def scripted(programs: Sequence[str]) -> BaseChatModel:
         AIMessage("", tool_calls=[{"name": "eval", "args": {"code": code}, "id": f"call{n}"}])
         for n, code in enumerate(programs)
     ]
-    return Scripted(lines=iter([*calls, AIMessage("That is what the program says.")]))
+    return Scripted(messages=iter([*calls, AIMessage("That is what the program says.")]))
 
 
 def main() -> None:

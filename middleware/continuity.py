@@ -145,6 +145,9 @@ class Continuity:
             elif saved.seq:
                 reason = saved.lost or "the turn that made it did not end"
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")
+            elif thread.gone and thread.key.checkpointer == CARRIED:
+                thread.say(f"the REPL's state is lost, it starts empty: {thread.gone}")
+            thread.gone = ""
         except SnapshotRejected as error:
             self._sandbox.release(live.core)
             thread.say(f"the REPL's state is lost, it starts empty: {error}")

@@ -103,6 +103,7 @@ class Thread:
         self.modules: dict[str, dict[str, str]] = {}
         self.missing_modules: set[str] = set()
         self.note = ""  # for the next result
+        self.gone = ""  # why its session is, for a caller that has not carried the state
         self.used = time.monotonic()
         self.in_turn = False  # between a turn's first eval and its end
         self.holds = 0  # reasons to wait for a person, see Registry.hold
@@ -358,6 +359,7 @@ class Registry:
     def _take(thread: Thread, live: Live, reason: str) -> Core:
         if thread.live is live:
             thread.live = None
+            thread.gone = reason
             if not live.persistent:
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")
         else:

@@ -15,6 +15,7 @@ EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
 @pytest.mark.parametrize(
     ("example", "needs", "said"),
     [
+        ("agent_loop.py", "langchain_core", "<result>175</result>"),
         ("langchain_agent.py", "langchain", "nut and washer"),
         ("approval.py", "langchain", "sent: bob@example.com: The build is green, Bob."),
         ("deep_agent_skills.py", "deepagents", "{q1: 3, median: 5, q3: 7}"),

@@ -87,6 +87,25 @@ def test_a_caller_that_keeps_the_thread_id_only_goes_on_while_the_worker_is_park
     assert last(scripted, turn(agent, thread_id="t")) == "<result>[1, 12]</result>"
 
 
+def test_a_caller_that_keeps_the_thread_id_only_is_told_when_the_worker_is_gone(
+    scripted: Any,
+) -> None:
+    script = [*scripted.turn("var n = 1"), *scripted.turn("typeof n", "1")]
+    agent = scripted.agent(script, scripted.middleware(park=0.0), kind="loop")
+    turn(agent, thread_id="t")
+    told, later = scripted.texts(turn(agent, thread_id="t"))
+    assert told.startswith("<result>undefined</result>")
+    assert "the REPL's state is lost, it starts empty: it was idle for too long" in told
+    assert later == "<result>1</result>"
+
+
+def test_a_state_that_is_passed_on_needs_no_parked_worker(scripted: Any) -> None:
+    script = [*scripted.turn("var n = 1"), *scripted.turn("n + 1")]
+    agent = scripted.agent(script, scripted.middleware(park=0.0), kind="loop")
+    state = turn(agent, turn(agent, thread_id="t"), "t")
+    assert last(scripted, state) == "<result>2</result>"
+
+
 def test_conversations_do_not_share_a_repl(scripted: Any) -> None:
     script = [*scripted.turn("var n = 1"), *(scripted.turn("typeof n") * 2)]
     agent = scripted.agent(script, scripted.middleware(), kind="loop")
