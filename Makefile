@@ -46,11 +46,14 @@ contracts: $(VENV)/.installed $(VENV)/.dev
 
 coverage: $(VENV)/.installed $(VENV)/.dev
 	$(BIN)/coverage erase
-# In two processes side by side, that take about as long as each other.
-	@$(BIN)/coverage run -m pytest tests/unit tests/middleware >$(VENV)/unit.log 2>&1 & \
-	unit=$$!; status=0; \
+# Side by side: many of them wait for processes more than they compute.
+	@status=0 pids=; \
+	for part in unit middleware; do \
+		$(BIN)/coverage run -m pytest tests/$$part >$(VENV)/$$part.log 2>&1 & pids+=" $$!"; \
+	done; \
 	$(BIN)/coverage run -m pytest tests/adversarial tests/integration || status=$$?; \
-	wait $$unit || status=$$?; cat $(VENV)/unit.log; exit $$status
+	for pid in $$pids; do wait $$pid || status=$$?; done; \
+	cat $(VENV)/unit.log $(VENV)/middleware.log; exit $$status
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
