@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
     get_async_callback_manager_for_config,
     get_callback_manager_for_config,
@@ -19,25 +18,24 @@ from langchain_core.runnables.config import (
 )
 from langchain_core.tools import BaseTool, tool
 
-from ..carried import CARRIED_KEY, Carried
-from ..seam import AgentState, ModelRequest, Runtime
+from ..seam import AgentState, ModelRequest
 from .hooks import (
     MODEL_CALL,
     TOOL_CALL,
     Answer,
+    InterruptRefused,
     arun_hook,
     checked_middlewares,
     run_hook,
     with_hook,
 )
 from .model_call import acall_model, call_model
+from .run import Run, StreamMode
 from .state import MESSAGES, State, StateRules
 from .tool_calls import Surroundings, ToolBelt
 from .turn import HookStep, ModelStep, Plan, SayStep, Step, Steps, ToolsStep
 
-StreamMode = Literal["updates", "values"]
 _DEFAULT_ITERATIONS: Final = 100
-_GRAPHS_OWN: Final = ("__pregel_", "checkpoint_")
 _T = TypeVar("_T")
 
 
@@ -175,7 +173,7 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
                 "<middleware>.<hook>" (update None: it changed nothing); "values" gives the state,
                 first as it came in and then after each step.
         """
-        run = _Run(self._rules, input, config, context, stream_mode)
+        run = Run(self._rules, input, config, context, stream_mode)
         callbacks = get_callback_manager_for_config(run.config)
         manager = callbacks.on_chain_start(
             None, dict(input), name=run.name(self.name), run_id=run.config.get("run_id")
@@ -193,8 +191,10 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
                 yield from chunks
         except BaseException as error:
             manager.on_chain_error(error)
+            if isinstance(error, InterruptRefused):
+                raise _refusal(error) from None
             raise
-        manager.on_chain_end(self._rules.returned(run.state))
+        manager.on_chain_end(run.returned())
 
     async def astream(  # type: ignore[override]
         self,
@@ -206,7 +206,7 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
         **_: Any,
     ) -> AsyncIterator[dict[str, Any]]:
         """As `stream`."""
-        run = _Run(self._rules, input, config, context, stream_mode)
+        run = Run(self._rules, input, config, context, stream_mode)
         callbacks = get_async_callback_manager_for_config(run.config)
         manager = await callbacks.on_chain_start(
             None, dict(input), name=run.name(self.name), run_id=run.config.get("run_id")
@@ -226,12 +226,14 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
                     yield chunk
         except BaseException as error:
             await manager.on_chain_error(error)
+            if isinstance(error, InterruptRefused):
+                raise _refusal(error) from None
             raise
-        await manager.on_chain_end(self._rules.returned(run.state))
+        await manager.on_chain_end(run.returned())
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _do(self, step: Step, run: _Run, config: RunnableConfig) -> Answer:
+    def _do(self, step: Step, run: Run, config: RunnableConfig) -> Answer:
         if isinstance(step, HookStep):
             return run_hook(step.middleware, step.hook, run.view(), run.runtime)
         if isinstance(step, ModelStep):
@@ -246,7 +248,7 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
             wait(futures)
             return self._joined(step, [future.result() for future in futures])
 
-    async def _ado(self, step: Step, run: _Run, config: RunnableConfig) -> Answer:
+    async def _ado(self, step: Step, run: Run, config: RunnableConfig) -> Answer:
         if isinstance(step, HookStep):
             return await arun_hook(step.middleware, step.hook, run.view(), run.runtime)
         if isinstance(step, ModelStep):
@@ -257,7 +259,7 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
         calls = [self._belt.acall(call, around) for call in step.calls]
         return self._joined(step, await _all(calls, config.get("max_concurrency")))
 
-    def _request(self, run: _Run) -> ModelRequest[Any]:
+    def _request(self, run: Run) -> ModelRequest[Any]:
         state: Any = run.view()
         return ModelRequest(
             model=self._model,
@@ -279,77 +281,16 @@ class AgentExecutor(Runnable[dict[str, Any], dict[str, Any]]):
         )
 
 
-class _Run:
-    """One turn: its state as far as it has got, and what all of its steps get."""
-
-    def __init__(
-        self,
-        rules: StateRules,
-        given: Mapping[str, Any],
-        config: RunnableConfig | None,
-        context: Any,
-        mode: StreamMode,
-    ) -> None:
-        if not isinstance(given, Mapping):
-            raise TypeError(f"the input must be a state, a dict, not {type(given).__name__}")
-        if mode not in get_args(StreamMode):
-            raise ValueError(f"stream_mode={mode!r} is unknown; choose 'updates' or 'values'")
-        self.state = rules.opened(given)
-        self.config = ensure_config(config)
-        self.runtime: Any = Runtime(context=context)
-        self._rules = rules
-        self._mode = mode
-        self._configurable, self._thread_id, self._namespace = _own(self.config)
-
-    def name(self, default: str) -> str:
-        """Of the run, for callback handlers."""
-        return self.config.get("run_name") or default
-
-    def view(self) -> State:
-        """The state, for others: what they do to it is not done to ours."""
-        return {**self.state, MESSAGES: list(self.state[MESSAGES])}
-
-    def child(self, callbacks: Any) -> RunnableConfig:
-        """The configuration of what a step runs."""
-        carried = Carried(self._thread_id, self._namespace, self._rules.slots(self.state))
-        config = patch_config(self.config, callbacks=callbacks)
-        config["configurable"] = {**self._configurable, CARRIED_KEY: carried}
-        return config
-
-    def first(self) -> list[dict[str, Any]]:
-        """What a stream starts with."""
-        return [self._rules.returned(self.state)] if self._mode == "values" else []
-
-    def take(self, step: Step, answer: Answer) -> list[dict[str, Any]]:
-        """Go on to the state that a step led to; what a stream gives of that."""
-        for update in answer.updates:
-            if update is not None:
-                self.state = self._rules.applied(self.state, update)
-        if self._mode == "values":
-            return [self._rules.returned(self.state)]
-        return [{step.node: update} for update in answer.updates]
-
-
-def _own(config: RunnableConfig) -> tuple[dict[str, Any], str | None, str]:
-    """What is configurable without what is a surrounding run's; the thread; the run's namespace.
-
-    A run within another run, on the same thread, has a REPL of its own, as a sub-agent has.
-    """
-    given = config.get("configurable", {})
-    own = {name: value for name, value in given.items() if not name.startswith(_GRAPHS_OWN)}
-    around = own.pop(CARRIED_KEY, None)
-    thread_id = given.get("thread_id")
-    thread_id = None if thread_id is None else str(thread_id)
-    within = isinstance(around, Carried) and around.thread_id == thread_id
-    within = within or bool(given.get("checkpoint_ns"))
-    return own, thread_id, f"run:{uuid.uuid4().hex}" if within else ""
-
-
 def _after(steps: Steps, state: State, answer: Answer) -> Step | None:
     try:
         return steps.send((state, answer.jump))
     except StopIteration:
         return None
+
+
+def _refusal(error: InterruptRefused) -> RuntimeError:
+    """An error for callers: a graph around the run would take one that bubbles up for its own."""
+    return RuntimeError(str(error))
 
 
 async def _in_context(context: contextvars.Context, work: Coroutine[Any, Any, _T]) -> _T:

@@ -30,6 +30,16 @@ TARGETS: Final = ("end", "model", "tools")
 _ENDS: Final = ("end", "__end__")  # as a Command for a graph spells it, too
 
 
+class InterruptRefused(GraphBubbleUp):
+    """`interrupt()` was called. It bubbles up, for a program must not be able to catch it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "interrupt() needs a graph with a checkpointer, and this loop has none: "
+            "use langchain.agents.create_agent"
+        )
+
+
 class Answer(NamedTuple):
     """What a step brought: updates of the state, in order, and where to go on, None for "ahead"."""
 
@@ -140,6 +150,11 @@ def command_parts(command: Command[Any]) -> tuple[dict[str, Any], str | None]:
     return dict(update), goto
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether that is what langgraph's `interrupt()` raises where no graph runs."""
+    return isinstance(error, KeyError) and error.args == ("__pregel_scratchpad",)
+
+
 @contextlib.contextmanager
 def blamed(
     middleware: Middleware, hook: str, passed: Sequence[BaseException] = ()
@@ -150,6 +165,8 @@ def blamed(
     except GraphBubbleUp:
         raise
     except Exception as error:
+        if is_interrupt(error):
+            raise InterruptRefused from error
         if not any(error is other for other in passed):
             error.add_note(f"raised by the hook {hook} of the middleware {middleware.name}")
         raise

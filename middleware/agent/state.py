@@ -16,7 +16,7 @@ from typing import Any, Final, NotRequired, Required
 import typing_extensions
 from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 
-from ..seam import BaseChannel, Overwrite, within_run
+from ..seam import BaseChannel, Overwrite, PrivateStateAttr, within_run
 
 MESSAGES: Final = "messages"
 JUMP: Final = "jump_to"
@@ -35,6 +35,7 @@ class StateRules:
         self._merges: dict[str, Merge] = {}
         self._declared: set[str] = set()
         self._within_run: set[str] = {JUMP}
+        self._private: set[str] = set()
         for schema in schemas:
             for key, hint in typing.get_type_hints(schema, include_extras=True).items():
                 if key not in self._declared:
@@ -44,14 +45,20 @@ class StateRules:
     def _declare(self, key: str, hint: Any) -> None:
         self._declared.add(key)
         kind, notes = _taken_apart(hint)
+        if any(note == PrivateStateAttr for note in notes):
+            self._private.add(key)
         if any(map(within_run, notes)):
             self._within_run.add(key)
         elif (merge := _merge_of(kind, notes)) is not None:
             self._merges[key] = merge
 
-    def opened(self, given: Mapping[str, Any]) -> State:
-        """A run's first state: a copy of what the caller gave, without what was another run's."""
-        state = {key: value for key, value in given.items() if key not in self._within_run}
+    def opened(self, given: Mapping[str, Any], *, private: bool) -> State:
+        """A run's first state: a copy of what the caller gave, without what was another run's.
+
+        `private`: the caller carries what middlewares keep to themselves. Who runs the agent
+        within another one does not: those keys are of that other one.
+        """
+        state = self._open(given, private)
         state[MESSAGES] = merged_messages([], state.get(MESSAGES, []))
         return state
 
@@ -74,9 +81,13 @@ class StateRules:
         merge = self._merges.get(key)
         return new if merge is None else merge(old, new)
 
-    def returned(self, state: State) -> State:
-        """What the caller gets of the last state."""
-        return {key: value for key, value in state.items() if key not in self._within_run}
+    def returned(self, state: State, *, private: bool) -> State:
+        """What the caller gets of the state; `private` as in `opened`."""
+        return self._open(state, private)
+
+    def _open(self, state: Mapping[str, Any], private: bool) -> State:
+        hidden = self._within_run if private else self._within_run | self._private
+        return {key: value for key, value in state.items() if key not in hidden}
 
     def slots(self, state: State) -> Mapping[str, Slot]:
         """The state's keys one by one, as `Carried` has them."""

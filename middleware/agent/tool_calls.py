@@ -23,7 +23,15 @@ from ..seam import (
     is_invalid_resume,
     msg_content_output,
 )
-from .hooks import TOOL_CALL, Answer, Middleware, blamed, command_parts
+from .hooks import (
+    TOOL_CALL,
+    Answer,
+    InterruptRefused,
+    Middleware,
+    blamed,
+    command_parts,
+    is_interrupt,
+)
 from .injection import Injection, injected, injection_of
 from .state import MESSAGES
 
@@ -66,6 +74,8 @@ class ToolBelt:
                     return _refused(request.tool_call, error)
                 return _checked(request.tool_call, output)
             except Exception as error:
+                if is_interrupt(error):
+                    raise InterruptRefused from error
                 failures.append(error)
                 raise
 
@@ -92,6 +102,8 @@ class ToolBelt:
                     return _refused(request.tool_call, error)
                 return _checked(request.tool_call, output)
             except Exception as error:
+                if is_interrupt(error):
+                    raise InterruptRefused from error
                 failures.append(error)
                 raise
 

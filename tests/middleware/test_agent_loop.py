@@ -509,6 +509,31 @@ def test_langchains_todo_list_and_tool_retry_do_their_work(scripted: Any, how: s
     assert answers(state)[1].content == "fine"
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_an_interrupt_fails_the_run_and_no_program_can_catch_it(scripted: Any, how: str) -> None:
+    types = pytest.importorskip("langgraph.types")
+
+    @tool
+    def approve(what: str) -> str:
+        """Ask a person."""
+        return str(types.interrupt(what))
+
+    program = "try { await tools.approve({what: 'x'}) } catch { 'went on' }"
+    for script in (scripted.turn(program), [calls(call("approve", what="x")), AIMessage("done")]):
+        middleware = scripted.middleware(ptc=["approve"])
+        agent = scripted.agent(script, middleware, tools=[approve], kind="loop")
+        with pytest.raises(RuntimeError, match=r"interrupt\(\) needs a graph with a checkpointer"):
+            run(agent, how)
+
+
+def test_a_hook_that_interrupts_fails_the_run(scripted: Any) -> None:
+    middleware = pytest.importorskip("langchain.agents.middleware")
+    approval = middleware.HumanInTheLoopMiddleware(interrupt_on={"double": True})
+    agent = scripted.agent([calls(call("double", n=1))], approval, tools=[double], kind="loop")
+    with pytest.raises(RuntimeError, match=r"interrupt\(\) needs a graph with a checkpointer"):
+        run(agent)
+
+
 def test_overwriting_replaces_a_value_past_its_reducer(scripted: Any) -> None:
     types = pytest.importorskip("langgraph.types")
     if not hasattr(types, "Overwrite"):

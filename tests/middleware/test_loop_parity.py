@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.messages import AIMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolArg, InjectedToolCallId, tool
 
 from qjs_pool.middleware.agent import (
     AgentMiddleware,
@@ -552,10 +552,19 @@ def test_tools_update_the_state_and_get_it_injected(loop: Loop) -> None:
     assert state["model_calls"] == 50
 
 
+@tool
+def guarded(text: str, token: Annotated[str, InjectedToolArg] = "none") -> str:
+    """Has an argument that is its host's to give."""
+    return f"{text} {token}"
+
+
 def test_the_model_cannot_forge_what_is_injected(loop: Loop) -> None:
-    forged = _call("remember", "1", text="a", seen="forged", tool_call_id="other")
-    state = loop.run([calls(forged), AIMessage("done")], Counting(), tools=[remember])
-    assert contents(state)[2] == "was after 0"
+    made = calls(
+        _call("remember", "1", text="a", seen="forged", tool_call_id="other"),
+        _call("guarded", "2", text="b", token="forged"),
+    )
+    state = loop.run([made, AIMessage("done")], Counting(), tools=[remember, guarded])
+    assert contents(state)[2:4] == ["was after 0", "b none"]
 
 
 class Contributing(AgentMiddleware[Any, Any, Any]):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+
+from qjs_pool.middleware.agent import InjectedState
 
 KEYS = ("_qjs_pool_thread", "_qjs_pool_snapshot")
 # What a snapshot holds, and what only the worker has: a closure over a local.
@@ -178,6 +180,31 @@ def test_a_run_within_a_run_leaves_no_worker_behind(scripted: Any) -> None:
     turn(agent, thread_id="t")
     # Nobody can come back to it: its state was in a dict that is gone.
     assert middleware._evaluator.sandbox.pool.stats()["sessions"] == 0
+
+
+@pytest.mark.parametrize("thread_id", [None, "t"])
+def test_a_run_within_a_run_takes_and_gives_no_private_state(
+    scripted: Any, thread_id: str | None
+) -> None:
+    middleware = scripted.middleware()
+    sub = scripted.agent(scripted.turn("typeof n"), middleware, kind="loop")
+    returned: list[Any] = []
+
+    @tool
+    def helper(state: Annotated[Any, InjectedState]) -> str:
+        """Let another agent do it, with all that we know."""
+        messages = [("user", "help")]
+        returned.append(sub.invoke({**state, "messages": messages, "shared": 1}))
+        return last(scripted, returned[0])
+
+    call = AIMessage("", tool_calls=[{"name": "helper", "args": {}, "id": "h"}])
+    script = [*scripted.turn("var n = 1"), call, AIMessage("done"), *scripted.turn("n")]
+    agent = scripted.agent(script, middleware, tools=[helper], kind="loop")
+    state = turn(agent, thread_id=thread_id)
+    state = turn(agent, turn(agent, state, thread_id), thread_id)
+    assert returned[0].keys() == {"messages", "shared"}
+    assert scripted.texts(returned[0]) == ["<result>undefined</result>"]
+    assert last(scripted, state) == "<result>1</result>"
 
 
 def test_sync_invoke_works_inside_a_running_loop_even_for_async_tools(scripted: Any) -> None:
