@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Final
 
@@ -47,9 +48,11 @@ def doctor(*, skip_layers: tuple[str, ...] = ()) -> int:
     out.print(f"python    {platform.python_version()} ({platform.python_implementation()})")
     out.print(f"engine    {_engine()}")
     out.print(f"user      {'root' if os.geteuid() == 0 else f'uid {os.geteuid()}'}\n")
-    logging.getLogger("qjs_pool").setLevel(logging.ERROR)  # the table says it all
     try:
-        with Pool(isolation="best-effort", _skip_layers=skip_layers) as pool:
+        with (
+            _only_errors(),  # the table says it all
+            Pool(isolation="best-effort", _skip_layers=skip_layers) as pool,
+        ):
             layers = pool.isolation
             with pool.session() as session:
                 answer = session.eval("6 * 7")
@@ -67,6 +70,17 @@ def doctor(*, skip_layers: tuple[str, ...] = ()) -> int:
         out.print(f"a worker answered wrongly: {answer!r}", style="red")
         return 1
     return int(bool(required_layers("auto") & missing))
+
+
+@contextlib.contextmanager
+def _only_errors() -> Iterator[None]:
+    logger = logging.getLogger("qjs_pool")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _table(layers: Mapping[str, str]) -> Table:
