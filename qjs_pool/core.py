@@ -181,7 +181,12 @@ class Core(Evals):
         copy._evals = self._evals
         try:
             problem = yield from self._request(wire.Fork)
-            if problem is not None or self._talk is not talk or not talk.link.send_sockets(ends):
+            asked = self._talk
+            if problem is None and asked is not None:
+                # Whoever was asked waits for this, and would else take a byte of the next frame:
+                # a successor in another family, too, which has no use for our sockets.
+                sent = asked.link.send_sockets(ends if asked is talk else [])
+            if problem is not None or asked is not talk or not sent:
                 raise SpawnError(f"the session could not be copied: {problem or 'it died'}")
         except BaseException:
             copy.close()

@@ -312,7 +312,10 @@ class Link:
     def send_sockets(self, ends: list[socket.socket]) -> bool:
         """Send descriptors with a single byte of the data stream; False when it is broken."""
         try:
-            socket.send_fds(self.data, [b"f"], [end.fileno() for end in ends])
+            if ends:
+                socket.send_fds(self.data, [b"f"], [end.fileno() for end in ends])
+            else:
+                self.data.send(b"f")
         except OSError:
             return False
         return True

@@ -469,3 +469,26 @@ def test_more_waiting_evals_than_the_bound_are_refused_and_the_others_run_in_ord
         gate.set()
         assert all(one.result(30).ok for one in running)
         assert session.eval("order").value == ["first", *range(64)]
+
+
+def test_session_that_dies_while_it_is_copied_is_served_by_another_worker(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pool.session() as session:
+        session.eval("let n = 1").unwrap()
+        core = session._core
+        request = core._request
+
+        def after_the_end_of_its_family(make: Any) -> Any:
+            assert core.anchor_pid is not None
+            os.kill(core.anchor_pid, signal.SIGKILL)
+            return request(make)
+
+        monkeypatch.setattr(core, "_request", after_the_end_of_its_family)
+        with pytest.raises(SpawnError, match="could not be copied"):
+            session.fork()
+        monkeypatch.undo()
+        # The one that was asked in its place waits for no byte of this.
+        assert session.eval("typeof n").value == "undefined"
+        with session.fork() as copy:
+            assert copy.eval("6 * 7").value == 42
