@@ -148,15 +148,26 @@ def capturing(tool: BaseTool) -> BaseTool:
 
     @functools.wraps(tool._run)
     def run(*args: Any, **more: Any) -> Any:
-        return _keep(tool._run(*args, **more), tool)
+        try:
+            return _keep(tool._run(*args, **more), tool)
+        except SystemExit as error:
+            raise _failed(error) from None
 
     @functools.wraps(tool._arun)
     async def arun(*args: Any, **more: Any) -> Any:
-        return _keep(await tool._arun(*args, **more), tool)
+        try:
+            return _keep(await tool._arun(*args, **more), tool)
+        except SystemExit as error:
+            raise _failed(error) from None
 
     # On the instance, past Pydantic: the class, its fields and its schema stay the tool's.
     stand_in.__dict__.update(invoke=invoke, ainvoke=ainvoke, _run=run, _arun=arun)
     return stand_in
+
+
+def _failed(error: SystemExit) -> RuntimeError:
+    # Here already: asyncio raises it out of the loop, past whoever awaits the task.
+    return RuntimeError(f"the tool raised SystemExit: {error}")
 
 
 def _keep(value: Any, tool: BaseTool) -> Any:

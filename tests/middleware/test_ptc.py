@@ -75,6 +75,33 @@ def test_an_uncaught_tool_failure_is_a_result_for_the_model_and_not_the_end_of_t
     assert after == "<result>1</result>"
 
 
+@tool
+async def leaves(code: int) -> int:
+    """Leave."""
+    raise SystemExit(code)
+
+
+@tool
+def leaves_a_thread(code: int) -> int:
+    """Leave."""
+    raise SystemExit(code)
+
+
+@pytest.mark.parametrize("left", [leaves, leaves_a_thread], ids=["loop", "thread"])
+def test_a_tool_that_would_leave_the_host_has_failed(scripted: Any, ask: Any, left: Any) -> None:
+    agent = scripted.agent(
+        scripted.turn(
+            f"await tools.{'leaves' if left is leaves else 'leavesAThread'}({{code: 3}})"
+        ),
+        scripted.middleware(ptc=[left.name]),
+        tools=[left],
+    )
+    (failed,) = scripted.texts(turn(agent, "ainvoke", ask()))
+    assert failed.startswith(
+        f'<error type="ToolError">{left.name} failed: RuntimeError: the tool raised SystemExit: 3'
+    )
+
+
 def test_a_caught_tool_failure_says_what_went_wrong(run: Run) -> None:
     program = """
     (await Promise.allSettled([tools.price({row: 17}), tools.echo({v: 1})]))
