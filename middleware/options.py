@@ -186,6 +186,8 @@ def _number(name: str, value: object) -> float | None:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number of seconds or None, not {_kind(value)}") from None
+    except OverflowError:  # an integer that no float can hold
+        raise ValueError(f"{name} is too large; None is the way to say no limit") from None
 
 
 def _whole(given: Mapping[str, Any], name: str, low: int) -> int:
@@ -274,7 +276,9 @@ def _keys(value: object) -> tuple[bytes, ...]:
             )
     if not keys or not all(keys):
         raise ValueError("snapshot_signing_key is empty; give a secret, or None")
-    return tuple(key.encode() if isinstance(key, str) else key for key in keys)
+    return tuple(
+        key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in keys
+    )
 
 
 def _store(value: object) -> Store | None:

@@ -57,6 +57,8 @@ def test_the_defaults_are_those_that_the_peers_users_know() -> None:
         ("wall_timeout", -1, ValueError),
         ("wall_timeout", 0, ValueError),
         ("tool_name", "", ValueError),
+        ("timeout", 10**400, ValueError),
+        ("wall_timeout", 10**400, ValueError),
         ("tool_name", "two words", ValueError),
         ("tool_name", None, TypeError),
         ("capture_console", 1, TypeError),
@@ -167,3 +169,7 @@ def test_two_middlewares_in_one_agent_need_different_tool_names() -> None:
         CodeInterpreterMiddleware(tool_name="sandbox").name,
     }
     assert names == {"CodeInterpreterMiddleware", "CodeInterpreterMiddleware_sandbox"}
+
+
+def test_any_text_may_be_a_key() -> None:
+    CodeInterpreterMiddleware(snapshot_signing_key="\ud800 odd").close()
