@@ -248,13 +248,7 @@ class Core(Evals):
             more = start + _PIECE_BYTES < len(body)
             self._ids += 1
             request = wire.Restore(self._ids, piece, more, limits.snapshot_room, cpu_s)
-            answer: wire.EvalDone | wire.Done | Death | Suspension | None = None
-            try:
-                answer = yield from talk.exchange(request, limits.wall, cpu_s)
-            finally:
-                if answer is None:
-                    talk.stop()
-            assert not isinstance(answer, (wire.EvalDone, Suspension))
+            answer = yield from self._ask(talk, request, limits.wall, cpu_s)
             if isinstance(answer, Death) or answer.problem is not None or not more:
                 return answer
         raise AssertionError("a body is never empty")
@@ -327,7 +321,7 @@ class Core(Evals):
         self.layers = talk.link.layers or self.layers
         self._ids += 1
         message = self.options.message(self._ids, reseed=not self._seeded)
-        answer = yield from talk.exchange(message, STAND_S, None)
+        answer = yield from self._ask(talk, message, STAND_S)
         self._opened = self._seeded = isinstance(answer, wire.Done)
 
     def _recover(self, talk: Conversation, death: Death) -> Steps[None]:
@@ -367,10 +361,24 @@ class Core(Evals):
         for _ in range(ATTEMPTS):
             talk = yield from self._settle()
             self._ids += 1
-            answer = yield from talk.exchange(make(self._ids), STAND_S, None)
+            answer = yield from self._ask(talk, make(self._ids), STAND_S)
             if isinstance(answer, wire.Done):
                 return answer.problem
         raise SpawnError(_DIED_EVERY_TIME)
+
+    @staticmethod
+    def _ask(
+        talk: Conversation, request: wire.ToWorker, wall_s: float | None, cpu_s: float | None = None
+    ) -> Steps[wire.Done | Death]:
+        """Exchange what is no eval."""
+        answer: wire.EvalDone | wire.Done | Death | Suspension | None = None
+        try:
+            answer = yield from talk.exchange(request, wall_s, cpu_s)
+        finally:
+            if answer is None:  # cancelled: its answer would be taken for the next request's
+                talk.stop()
+        assert not isinstance(answer, (wire.EvalDone, Suspension))
+        return answer
 
     def _committing(self) -> None:
         talk = self._talk

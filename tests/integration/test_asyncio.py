@@ -346,3 +346,24 @@ def test_misuse_is_refused_as_in_the_sync_interface(pool: AsyncPool) -> None:
             await session.set("no name", 1)
 
     _in_session(pool, program)
+
+
+@pytest.mark.parametrize("what", ["set", "fork", "snapshot"])
+def test_a_cancelled_request_of_any_kind_leaves_the_session_as_it_was(what: str) -> None:
+    async def go() -> None:
+        async with AsyncPool() as pool, await pool.session() as session:
+            (await session.eval("let n = 1")).unwrap()
+            request = {
+                "set": lambda: session.set("n", "x" * 2_000_000),
+                "fork": session.fork,
+                "snapshot": session.snapshot,
+            }[what]
+            for _ in range(3):
+                task = asyncio.ensure_future(request())
+                await asyncio.sleep(0)  # it has sent its request, or a part of it
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert (await session.eval("n")).value == 1
+
+    asyncio.run(go())
