@@ -36,6 +36,8 @@ STAND_S: Final = 20.0
 # Datagrams taken in at a time, and Readies expected during one request (it is one, as a rule).
 _DATAGRAMS: Final = 64
 _MAX_READIES: Final = 8
+# What a stream takes as one piece, and a worker reads at once.
+_ONE_PIECE_BYTES: Final = 1 << 14
 # How long a cancelled operation may hold its thread or event loop up, at most.
 _STOP_S: Final = 0.01
 
@@ -78,6 +80,7 @@ class Conversation:
         self._pieces: list[bytes] = []  # of the snapshot that was asked for
         self._room_bytes = 0  # what they may still be
         self._outbox = Outbox(link, self._want_room)
+        self._request_bytes = 0  # of this request alone, by the stream at once
         self._readies = 0  # heard during this request
         self.ended = False  # the stream ended: nobody is there any more
         self._kept = True  # somebody still holds the other end of the control socket
@@ -203,6 +206,7 @@ class Conversation:
         self._readies = 0
         self._outbox.start()
         self._request(request)
+        self._request_bytes = self._outbox.taken_bytes
         if owed:
             self._send_answers(owed)
         return (yield from self._wait())
@@ -306,8 +310,14 @@ class Conversation:
             death is not None
             and death.recoverable
             and death.cause is None
-            and death.unread_bytes == self._outbox.taken_bytes
+            and (death.unread_bytes == self._outbox.taken_bytes or self._came_too_late())
         )
+
+    def _came_too_late(self) -> bool:
+        """Whether the request is unread, though the keeper had seen none of it when it looked."""
+        # Of a single piece on the stream a worker reads all or nothing.
+        alone = self._outbox.taken_bytes == self._request_bytes <= _ONE_PIECE_BYTES
+        return alone and self.link.has_unread()
 
     # --- what becomes ready -----------------------------------------------------------------
 

@@ -6,12 +6,15 @@ Nothing a worker says is a pid: the kernel names the sender of each control mess
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import select
 import signal
 import socket
 import struct
+import termios
 import threading
 import time
 from typing import Any, Final
@@ -261,6 +264,15 @@ class Link:
             return None
         except OSError:
             return b""
+
+    def has_unread(self) -> bool:
+        """Whether anything that was written is still to be read, by whoever holds the other end."""
+        count = array.array("i", [0])
+        try:
+            fcntl.ioctl(self.data, termios.TIOCOUTQ, count)
+        except OSError:
+            return False
+        return count[0] > 0
 
     def write(self, data: bytes | memoryview) -> int:
         """Bytes taken: 0 when the stream is full, -1 when it is broken."""

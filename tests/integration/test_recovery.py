@@ -389,6 +389,20 @@ def test_without_durability_a_worker_lost_in_an_eval_leaves_an_empty_session() -
         assert (after.value, after.notes) == ("undefined", ())
 
 
+def test_worker_that_died_just_before_its_request_came_runs_it_in_its_successor(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.eval("let counted = 1").unwrap()
+    os.kill(session.pid, signal.SIGKILL)
+    talk = session._core._talk
+    assert talk is not None
+    # The keeper has looked for what is unread, and reported; the host has not heard it yet.
+    assert select.select([talk.link.control], [], [], 20)[0]
+    monkeypatch.setattr(talk, "look", lambda: None)
+    result = session.eval("++counted")
+    assert (result.error, result.text, result.state) == (None, "2", "kept")
+
+
 # --- again and again ------------------------------------------------------------------------------
 
 
