@@ -72,20 +72,27 @@ class Continuity:
 
     # --- from state to session ------------------------------------------------------------------
 
-    def obtain(self, thread: Thread, runtime: Any) -> Live:
-        """The session for an eval."""
-        live: Live = self._drive(self._obtain(thread, runtime), thread, runtime)
+    def obtain(self, thread: Thread, runtime: Any, *, replays: bool) -> Live:
+        """The session for an eval. `replays`: it was suspended, and its worker is gone."""
+        live: Live = self._drive(self._obtain(thread, runtime, replays), thread, runtime)
         return live
 
-    async def aobtain(self, thread: Thread, runtime: Any) -> Live:
+    async def aobtain(self, thread: Thread, runtime: Any, *, replays: bool) -> Live:
         """As `obtain`, in an event loop."""
-        live: Live = await self._adrive(self._obtain(thread, runtime), thread, runtime)
+        live: Live = await self._adrive(self._obtain(thread, runtime, replays), thread, runtime)
         return live
 
-    def _obtain(self, thread: Thread, runtime: Any) -> Work:
+    def _obtain(self, thread: Thread, runtime: Any, replays: bool) -> Work:
         live = thread.live
         if live is not None and live.core.closed:
             live = thread.live = None
+        # A session that starts anew when its family is gone tells so with a result, which is too
+        # late for a replay: what a person has approved would run in an empty REPL.
+        if live is not None and replays and not (yield "alive", live.core):
+            self._registry.count("died")
+            thread.live = None
+            self._sandbox.release(live.core)
+            live = None
         if not self.persists(thread):
             if live is None:
                 live = thread.live = Live((yield "open", None))

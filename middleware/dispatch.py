@@ -86,6 +86,8 @@ class EvalScope:
         self.config = config
         self.pool = pool
         self.over = False  # the eval has returned; what still runs is a straggler
+        self.outer: EvalScope | None = None  # a call of its program has made this one
+        self.conversation: object = None  # whose session it runs in
         self.open: dict[int, Record] = {}
         self.base = ""  # the state that it started from
         self.updates = StateUpdates(None if runtime is None else runtime.state, config)
@@ -232,6 +234,16 @@ class EvalScope:
                 return tool_name
         return None
 
+    @property
+    def waits_for_itself(self) -> bool:
+        """Whether a program that waits for this eval has the session that it is to run in."""
+        outer = self.outer
+        while outer is not None:
+            if outer.conversation is self.conversation and not outer.over:
+                return True
+            outer = outer.outer
+        return False
+
     # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> list[Record]:
@@ -246,6 +258,7 @@ _SCOPE: Final[contextvars.ContextVar[EvalScope]] = contextvars.ContextVar("qjs_p
 
 def enter_scope(scope: EvalScope) -> contextvars.Token[EvalScope]:
     """Tool calls that start in this context are of that eval. Threads and tasks inherit it."""
+    scope.outer = _SCOPE.get(None)
     return _SCOPE.set(scope)
 
 

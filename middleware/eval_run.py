@@ -57,11 +57,11 @@ class EvalRuns:
 
         def start(wanted: tuple[str, Journal] | None) -> Any:
             self._skills.load(thread, program.code, runtime)
-            note = thread.note
+            note, replays = thread.note, wanted is not None
             if self._options.mode == "call":
                 session = Session(self._sandbox.open(), None)
             else:
-                session = _session(self._continuity.obtain(thread, runtime))
+                session = _session(self._continuity.obtain(thread, runtime, replays=replays))
             with self._alone(session, thread, scope) as ended:
                 journal = self._checked(wanted, session, thread, scope, note)
                 asked = program._replace(journal=journal, modules=thread.modules)
@@ -98,11 +98,11 @@ class EvalRuns:
 
         async def start(wanted: tuple[str, Journal] | None) -> Any:
             await self._skills.aload(thread, program.code, runtime)
-            note = thread.note
+            note, replays = thread.note, wanted is not None
             if self._options.mode == "call":
                 session = Session(await self._sandbox.open_async(), None)
             else:
-                session = _session(await self._continuity.aobtain(thread, runtime))
+                session = _session(await self._continuity.aobtain(thread, runtime, replays=replays))
             with self._alone(session, thread, scope) as ended:
                 journal = self._checked(wanted, session, thread, scope, note)
                 asked = program._replace(journal=journal, modules=thread.modules)

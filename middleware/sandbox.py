@@ -147,7 +147,7 @@ class Sandbox:
         return core
 
     def alive(self, core: Core) -> bool:
-        """Whether a parked session still has its state."""
+        """Whether a session still has its state."""
         return not core.closed and drive(core, core.survives)
 
     async def alive_async(self, core: Core) -> bool:

@@ -41,7 +41,7 @@ class FolderStore:
     def put(self, blobs: Mapping[str, bytes]) -> None:
         for name, data in blobs.items():
             path = self._path(name)
-            if path.exists():
+            if _holds(path, data):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             # Renamed when complete: nobody ever reads half a file.
@@ -49,6 +49,9 @@ class FolderStore:
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
+                    file.flush()
+                    # Or the name may outlive a power cut, and the bytes not.
+                    os.fsync(file.fileno())
                 os.replace(temporary, path)
             except BaseException:
                 os.unlink(temporary)
@@ -99,6 +102,14 @@ class GraphStore:
         if sum(map(_size, items.values())) <= _INLINE_BYTES:
             return _unboxed(items)
         return await asyncio.to_thread(_unboxed, items)
+
+
+def _holds(path: pathlib.Path, data: bytes) -> bool:
+    """Whether it is there undamaged: a disk that was full leaves files that have the name only."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False
 
 
 def _size(item: Item | None) -> int:

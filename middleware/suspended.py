@@ -146,6 +146,8 @@ class Suspensions:
             return None
         if held.place == place.context and held.round <= rounds and held.core.suspended:
             return held
+        if held.place == place.context and held.round <= rounds:
+            held.core.to_be_replayed()
         self.drop(thread, scope.call_id)
         return None
 

@@ -73,8 +73,13 @@ def thread_key(config: Mapping[str, Any], state: Any) -> ThreadKey:
         private = state.get(STATE_KEY) if isinstance(state, Mapping) else None
         return ThreadKey(CARRIED, f"private {private or ''}", carried.namespace, lasting)
     configurable = config.get("configurable") or {}
+    # A call that a program makes has its number there, see `interrupts.call_config`: whoever it is
+    # made by, it is the same conversation. LangGraph's own numbers are never last.
+    parts = str(configurable.get("checkpoint_ns") or "").split("|")
+    while parts and parts[-1].isdecimal():
+        parts.pop()
     # The last part is the node that runs; what is left is the graph.
-    namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+    namespace = "|".join(parts[:-1])
     thread_id = thread_id_of(config)
     if thread_id is None:
         private = state.get(STATE_KEY) if isinstance(state, Mapping) else None

@@ -186,6 +186,8 @@ class Evaluator:
 
     def _program(self, thread: Thread, scope: EvalScope, code: str, *, in_loop: bool) -> Program:
         assert thread.exposed is not None
+        if self.options.mode != "call" and scope.waits_for_itself:
+            raise UsageError("the program that made this call runs in this session, and waits")
         toolbox = thread.exposed.in_loop if in_loop else thread.exposed.in_threads
         return Program(checked_code(code), toolbox, thread.modules, scope.suspends)
 
@@ -222,6 +224,7 @@ class Evaluator:
             gates=self.options.ptc_interrupt_on,
             suspends=place is not None,
         )
+        scope.conversation = thread
         return thread, scope, place
 
     def _suspended(self, thread: Thread, runtime: Runtime | None) -> None:

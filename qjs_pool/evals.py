@@ -37,6 +37,7 @@ class Held(NamedTuple):
     worked_s: float  # seconds it has run, calls included
     since: float
     settled: bool
+    replayed: bool = False
 
 
 class Evals:
@@ -113,6 +114,11 @@ class Evals:
                 self._stop(held.talk, held.settled)
         return self._ended(held.talk, outcome, held.cpu_s, started - held.worked_s)
 
+    def to_be_replayed(self) -> None:
+        """The suspended eval is run anew: no result is to say that it was given up."""
+        if self._held is not None:
+            self._held = self._held._replace(replayed=True)
+
     def give_up(self) -> None:
         """End the suspended eval, if there is one: the session is as it was before it."""
         held, self._held = self._held, None
@@ -120,6 +126,10 @@ class Evals:
             return
         self._stop(held.talk, held.settled)
         became = "" if held.settled else _BACK if self.options.durable else RESET
+        if held.replayed:
+            if became == RESET:
+                self._notes.append(RESET)
+            return
         self._notes.append(f"{_GIVEN_UP}{became and '; '}{became}")
 
     def _stop(self, talk: Conversation, settled: bool = False) -> None:

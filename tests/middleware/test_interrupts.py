@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +78,20 @@ def asked(state: Any) -> Any:
     """The value of the run's one interrupt."""
     (one,) = state["__interrupt__"]
     return one.value
+
+
+def kill_worker(middleware: Any, anchor_too: bool) -> None:
+    """Kill the worker of the one eval that waits, and what could bring it back."""
+    (thread,) = middleware._evaluator.registry._threads.values()
+    (held,) = thread.held.values()
+    core = held.core
+    for pid in [core.anchor_pid] * anchor_too or [core.worker_pid]:
+        os.kill(pid, signal.SIGKILL)
+    # Until the session can see it; in a moment when it cannot, the eval would just crash.
+    deadline = time.monotonic() + 10
+    while core.suspended:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -230,6 +247,35 @@ def test_state_of_earlier_evals_is_there_when_a_program_is_replayed(
     run(script=script, saver=saver)(ask())
     state = run(script=script[2:], saver=saver).resume("yes")
     assert scripted.texts(state)[-1] == "<result>3</result>"
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("anchor_too", [False, True])
+def test_an_eval_whose_worker_was_killed_while_it_waited_is_replayed_on_the_state_it_had(
+    scripted: Any, ask: Any, run: Callable[..., Run], how: str, anchor_too: bool
+) -> None:
+    programs = "var n = 1", "n += 1; await tools.ask({what: 'x'}); n += 1"
+    middleware = scripted.middleware(ptc=["*"])
+    chat = run(*programs, "n", middleware=middleware, how=how)
+    chat(ask())
+    kill_worker(middleware, anchor_too)
+    texts = scripted.texts(chat.resume("yes"))
+    assert texts[1:] == ["<result>3</result>"] * 2  # and no note of an eval that was given up
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_no_call_is_made_for_a_killed_eval_whose_state_no_checkpoint_has(
+    scripted: Any, ask: Any, office: Office, run: Callable[..., Run], how: str
+) -> None:
+    # In this mode none has it.
+    middleware = scripted.middleware(ptc=["*"], mode="turn")
+    programs = "var n = 1", "await tools.ask({what: 'x'}); await tools.effect({n: typeof n})"
+    chat = run(*programs, middleware=middleware, how=how)
+    chat(ask())
+    kill_worker(middleware, anchor_too=True)
+    text = scripted.texts(chat.resume("yes"))[-1]
+    assert text.startswith('<error type="JournalRejected">')
+    assert office.effects == []
 
 
 def test_a_new_process_goes_on_from_the_checkpoint(

@@ -390,6 +390,20 @@ def test_a_store_that_lost_its_bytes_is_a_warning_and_an_empty_repl(
     assert text.startswith("<result>undefined</result>\n<note>the REPL's state is lost")
 
 
+def test_a_store_whose_files_were_damaged_is_repaired_by_the_next_conversation_in_that_state(
+    in_memory: Turns, tmp_path: Path
+) -> None:
+    in_memory("var x = 1", snapshot_store=tmp_path)
+    # As a full disk leaves them, and as a bad one does.
+    damages = [lambda data: b"", lambda data: bytes(len(data))]
+    for thread_id, damage in zip("bc", damages, strict=True):
+        for file in [path for path in tmp_path.rglob("*") if path.is_file()]:
+            file.write_bytes(damage(file.read_bytes()))
+        in_memory("var x = 1", snapshot_store=tmp_path, config=thread(thread_id))
+        again = in_memory("x", snapshot_store=tmp_path, config=thread(thread_id))
+        assert again == ["<result>1</result>"]
+
+
 def test_a_store_that_fails_costs_the_state_and_not_the_run(
     in_memory: Turns, tmp_path: Path
 ) -> None:

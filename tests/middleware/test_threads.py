@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,38 @@ def test_nodes_of_one_graph_are_in_one_conversation_and_subgraphs_in_their_own()
     stateful = thread_key(config(thread_id="t", checkpoint_ns="helper|model:3"), {})
     assert len({root, sub, second, stateful}) == 4
     assert (root.lasting, sub.lasting, stateful.lasting) == (True, False, True)
+
+
+def test_a_program_that_calls_an_interpreter_gets_the_session_that_the_model_does(
+    scripted: Any, ask: Ask
+) -> None:
+    other = scripted.middleware(tool_name="js")
+    program = "await tools.js({code: 'globalThis.n = 7'}); await tools.js({code: 'n += 1'})"
+    script = scripted.turn(program, scripted.evals("n", tool_name="js"))
+    agent = scripted.agent(
+        script, scripted.middleware(ptc=["js"]), other, checkpointer=InMemorySaver()
+    )
+    state = agent.invoke(ask(), config(thread_id="t"))
+    (by_model,) = scripted.answers(state, "js")
+    assert by_model.content == "<result>8</result>"
+    assert other._evaluator.sandbox.pool.stats()["sessions_opened"] == 1
+
+
+@pytest.mark.parametrize("kind", ["agent", "loop"])
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+def test_interpreters_that_call_each_other_are_told_instead_of_waiting_for_themselves(
+    scripted: Any, ask: Ask, kind: str, how: str
+) -> None:
+    program = """await tools.js({code: "await tools.eval({code: '1'})"})"""
+    both = scripted.middleware(ptc=["js"]), scripted.middleware(ptc=["eval"], tool_name="js")
+    agent = scripted.agent(scripted.turn(program, "2"), *both, kind=kind)
+    if how == "invoke":
+        state = agent.invoke(ask())
+    else:
+        state = asyncio.run(agent.ainvoke(ask()))
+    first, second = scripted.texts(state)
+    assert "runs in this session, and waits. Nothing ran." in first
+    assert second == "<result>2</result>"
 
 
 def test_thread_ids_may_be_of_any_kind_and_never_meet_private_ones() -> None:
