@@ -24,6 +24,8 @@ from .wire import messages as wire
 
 ATTEMPTS: Final = 4
 _GIVEN_UP: Final = "an eval that waited for a person was given up, and its calls with it"
+_CANCELLED: Final = "the eval that made the call was given up before the call was answered"
+_KEPT: Final = "its program had ended already, and the session has its changes"
 _BACK: Final = "the session is as it was before that eval"
 # The largest journal, in values of the largest size.
 _JOURNAL_VALUES: Final = 2
@@ -125,12 +127,11 @@ class Evals:
         if held is None:
             return
         self._stop(held.talk, held.settled)
-        became = "" if held.settled else _BACK if self.options.durable else RESET
-        if held.replayed:
-            if became == RESET:
-                self._notes.append(RESET)
-            return
-        self._notes.append(f"{_GIVEN_UP}{became and '; '}{became}")
+        became = _KEPT if held.settled else _BACK if self.options.durable else RESET
+        if not held.replayed:
+            self._notes.append(f"{_GIVEN_UP}; {became}")
+        elif became == RESET:
+            self._notes.append(RESET)
 
     def _stop(self, talk: Conversation, settled: bool = False) -> None:
         """Nobody waits for the eval any more: the guest must not go on."""
@@ -138,7 +139,7 @@ class Evals:
             self._committing()
         else:
             talk.stop()
-        self.relay.end(cancel=True, undone=not settled)
+        self.relay.end(cancel=True, undone=not settled, why=_CANCELLED if settled else "")
 
     def _eval_seed(self) -> str:
         return self.options.reseeded(f"eval {self._evals + 1}").seed
@@ -197,7 +198,10 @@ class Evals:
             talk.leaving = isinstance(outcome, Death)
             if isinstance(outcome, wire.EvalDone):
                 self._finished(talk, outcome, wall_s)
-            self.relay.end(cancel=True, undone=isinstance(outcome, Death))
+            kept = isinstance(outcome, wire.EvalDone) and outcome.state != "lost"
+            self.relay.end(
+                cancel=True, undone=isinstance(outcome, Death), why=_CANCELLED if kept else ""
+            )
             failure, self.relay.failure = self.relay.failure, None  # or it would end the next one
             raise failure
         if isinstance(outcome, Suspension):

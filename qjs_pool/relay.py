@@ -21,12 +21,12 @@ from typing import Any, Final, Literal
 
 from .calls import OpenCall, RelayOptions, ToolEvent
 from .errors import ValueConversionError, ValueTooLarge
-from .holding import Holding, Suspend, SuspendedTooLate
+from .holding import Holding, Suspend
 from .limits import Limits
 from .places import Places
 from .result import Call
 from .runners import Runner
-from .suspended_calls import TOO_LATE, SuspendedCalls
+from .suspended_calls import SuspendedCalls
 from .tools import Toolbox, describe_error
 from .wire import ProtocolError
 from .wire import messages as wire
@@ -163,7 +163,7 @@ class Relay(SuspendedCalls):
                     continue
                 error = problem
             elif isinstance(error, Suspend) and not (self._begun and call.turn == self._turn):
-                error = SuspendedTooLate(TOO_LATE)
+                error = self._too_late(call)
             elif error is not None and self._options.propagate(error):
                 # No answer: the guest would run on with it until the kill arrives.
                 self.failure = self.failure or error
@@ -200,13 +200,14 @@ class Relay(SuspendedCalls):
         return min((call.ends for call in self._timed.values() if call.ends), default=None)
 
     def end(
-        self, *, cancel: bool = False, undone: bool = False
+        self, *, cancel: bool = False, undone: bool = False, why: str = ""
     ) -> tuple[tuple[Call, ...], tuple[str, ...]]:
         """An eval ended: the trace of its calls, and what the result should remark.
 
         Args:
             cancel: it never happened, or its state is lost: its calls are cancelled.
             undone: the session is as it was before, so answers of earlier calls are owed again.
+            why: the guest keeps the promises of the cancelled calls: what they are rejected with.
         """
         self._begun = False
         if self._holding is not None:
@@ -219,6 +220,9 @@ class Relay(SuspendedCalls):
             self._abandon(call)
             self._open.pop(call.call_id, None)
             call.outcome = "cancelled"
+            if why:  # or whoever awaits it later does so until the wall
+                payload = encode_value(["Cancelled", why], max_bytes=1 << 20, max_nodes=16)
+                self.owe([wire.ToolAnswer(call.call_id, False, payload)])
         if undone:
             self._owed = self._late + self._owed
         self._late = []

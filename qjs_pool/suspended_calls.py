@@ -5,6 +5,7 @@ What is kept meanwhile is in `holding.py`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from .journal import ReplayDiverged
 from .places import Places
 from .wire import messages as wire
 
-TOO_LATE: Final = "a person was to be asked, but the eval of the call has returned already"
+_log: Final = logging.getLogger("qjs_pool.tools")
 
 
 class SuspendedCalls:
@@ -128,7 +129,7 @@ class SuspendedCalls:
     def _suspend(self, call: OpenCall, payload: Any, holding: Holding) -> Exception | None:
         """Leave a call open until the eval is resumed; the error if that can't be."""
         if call.turn != self._turn:
-            return SuspendedTooLate(TOO_LATE)
+            return self._too_late(call)
         if holding.waiting_bytes + len(call.args) > holding.max_bytes:
             return ValueTooLarge(
                 f"calls with more than {holding.max_bytes} bytes of input wait for a person already"
@@ -138,6 +139,16 @@ class SuspendedCalls:
         holding.suspend(Waiting(call.number, call.call_id, call.name, call.args, payload))
         holding.frozen = True
         return None
+
+    def _too_late(self, call: OpenCall) -> SuspendedTooLate:
+        """The error of a call that is to wait for a person when no eval can wait with it."""
+        problem = (
+            f"{call.name} was to ask a person, but the eval that called it had returned already: "
+            "nobody was asked; await the call in the program that makes it"
+        )
+        # The guest may catch it: whoever relies on being asked is to learn of it all the same.
+        _log.warning("%s, or let the tool hold its eval (ptc_interrupt_on)", problem)
+        return SuspendedTooLate(problem)
 
     def _told(self, call: OpenCall, answer: wire.ToolAnswer) -> list[wire.ToolAnswer]:
         """The answer, if the guest may have it now."""

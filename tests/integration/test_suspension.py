@@ -152,6 +152,18 @@ def test_any_other_operation_gives_a_suspended_eval_up(session: Session, desk: D
     assert not session._core.suspended
 
 
+def test_a_call_of_a_given_up_eval_that_had_its_value_is_rejected_at_the_next_eval(
+    session: Session,
+) -> None:
+    suspended = run(session, "globalThis.n = 2; globalThis.asked = tools.ask({what: 'x'}); 7")
+    assert suspended.settled
+    result = session.eval("await asked.catch((error) => [n, error.name, error.message])")
+    n, name, message = result.value  # and not after the wall
+    assert (n, name) == (2, "Cancelled")
+    assert "given up" in message
+    assert any("given up" in note and "has its changes" in note for note in result.notes)
+
+
 def test_a_worker_that_dies_while_it_is_held_is_no_longer_suspended(session: Session) -> None:
     session.eval("var n = 1")
     run(session, "n = 2; await tools.ask({what: 'x'})")
@@ -247,7 +259,9 @@ def test_a_program_that_ends_before_its_journal_does_is_stopped(
         run(elsewhere, "await tools.note({})", short)
 
 
-def test_a_tool_that_asks_when_its_eval_has_returned_is_refused(pool: Pool) -> None:
+def test_a_tool_that_asks_when_its_eval_has_returned_is_refused_and_the_host_told(
+    pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
     gate = threading.Event()
 
     def late(args: Any) -> Any:
@@ -261,3 +275,5 @@ def test_a_tool_that_asks_when_its_eval_has_returned_is_refused(pool: Pool) -> N
         deadline = time.monotonic() + 10
         while session.eval("globalThis.error ?? ''").value != "SuspendedTooLate":
             assert time.monotonic() < deadline
+    assert "late was to ask a person" in caplog.text
+    assert "nobody was asked" in caplog.text

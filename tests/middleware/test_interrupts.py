@@ -421,6 +421,20 @@ def test_new_input_instead_of_an_answer_gives_the_eval_up(
     assert "as it was before that eval" in text
 
 
+def test_new_input_after_the_program_has_its_value_rejects_the_call_and_keeps_its_changes(
+    scripted: Any, ask: Any, run: Callable[..., Run]
+) -> None:
+    first = "globalThis.n = 2; globalThis.asked = tools.ask({what: 'x'}); 7"
+    second = "await asked.catch((error) => `${n} ${error.name}`)"
+    script = [scripted.evals(first), *scripted.turn(second)]
+    chat = run(script=script, ptc_interrupt_on={"ask": True})
+    assert "__interrupt__" in chat(ask())
+    (*_, text) = scripted.texts(chat(ask("something else")))
+    assert "<result>2 Cancelled</result>" in text
+    assert "was given up" in text
+    assert "has its changes" in text
+
+
 @pytest.mark.parametrize("how", HOWS)
 def test_an_eval_behind_one_that_waits_runs_after_it(
     scripted: Any, ask: Any, run: Callable[..., Run], how: str

@@ -58,10 +58,7 @@ def test_interpreters_that_call_each_other_are_told_instead_of_waiting_for_thems
     program = """await tools.js({code: "await tools.eval({code: '1'})"})"""
     both = scripted.middleware(ptc=["js"]), scripted.middleware(ptc=["eval"], tool_name="js")
     agent = scripted.agent(scripted.turn(program, "2"), *both, kind=kind)
-    if how == "invoke":
-        state = agent.invoke(ask())
-    else:
-        state = asyncio.run(agent.ainvoke(ask()))
+    state = agent.invoke(ask()) if how == "invoke" else asyncio.run(agent.ainvoke(ask()))
     first, second = scripted.texts(state)
     assert "runs in this session, and waits. Nothing ran." in first
     assert second == "<result>2</result>"
