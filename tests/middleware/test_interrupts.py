@@ -427,7 +427,7 @@ def test_new_input_after_the_program_has_its_value_rejects_the_call_and_keeps_it
     first = "globalThis.n = 2; globalThis.asked = tools.ask({what: 'x'}); 7"
     second = "await asked.catch((error) => `${n} ${error.name}`)"
     script = [scripted.evals(first), *scripted.turn(second)]
-    chat = run(script=script, ptc_interrupt_on={"ask": True})
+    chat = run(script=script, wall_timeout=10, ptc_interrupt_on={"ask": True})
     assert "__interrupt__" in chat(ask())
     (*_, text) = scripted.texts(chat(ask("something else")))
     assert "<result>2 Cancelled</result>" in text
