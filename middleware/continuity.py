@@ -40,6 +40,7 @@ from .saved import (
 )
 from .skills import Skills
 from .threads import CARRIED, Registry, Thread
+from .walk import awalk, walk
 
 # A snapshot within an eval has to be as good as free. What the first one costs is not known: the
 # worker's memory tells.
@@ -334,17 +335,7 @@ class Continuity:
             assert self._store is not None
             return self._store.get(argument) if what == "get" else self._store.put(argument)
 
-        answer, error = None, None
-        while True:
-            try:
-                request = work.send(answer) if error is None else work.throw(error)
-            except StopIteration as end:
-                return end.value
-            answer, error = None, None
-            try:
-                answer = do(*request)
-            except BaseException as raised:
-                error = _store_error(request[0], raised)
+        return walk(work, do, _store_error)
 
     async def _adrive(self, work: Work, thread: Thread, runtime: Any) -> Any:
         async def do(what: str, argument: Any) -> Any:
@@ -369,17 +360,7 @@ class Continuity:
                 return await self._store.aget(argument)
             return await self._store.aput(argument)
 
-        answer, error = None, None
-        while True:
-            try:
-                request = work.send(answer) if error is None else work.throw(error)
-            except StopIteration as end:
-                return end.value
-            answer, error = None, None
-            try:
-                answer = await do(*request)
-            except BaseException as raised:
-                error = _store_error(request[0], raised)
+        return await awalk(work, do, _store_error)
 
 
 def _follows(live: Live, saved: Saved, state: Any, call_id: str | None) -> bool:

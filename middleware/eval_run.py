@@ -25,6 +25,7 @@ from .sandbox import Program, Sandbox
 from .skills import Skills
 from .suspended import Session, Suspensions
 from .threads import Thread
+from .walk import awalk, walk
 
 _RAN_BEFORE = "a session that had run evals"
 
@@ -77,19 +78,10 @@ class EvalRuns:
             assert place is not None
             return place.get(argument) if what == "load" else place.put(*argument)
 
-        steps = self._steps(thread, scope, place, program, runtime)
-        answer, error = None, None
-        while True:
-            try:
-                request = steps.send(answer) if error is None else steps.throw(error)
-            except StopIteration as end:
-                done: tuple[Session, EvalResult] = end.value
-                return done
-            answer, error = None, None
-            try:
-                answer = do(*request)
-            except BaseException as raised:
-                error = raised
+        done: tuple[Session, EvalResult] = walk(
+            self._steps(thread, scope, place, program, runtime), do
+        )
+        return done
 
     async def arun(
         self, thread: Thread, scope: EvalScope, place: Place | None, program: Program, runtime: Any
@@ -120,19 +112,10 @@ class EvalRuns:
             assert place is not None
             return await (place.aget(argument) if what == "load" else place.aput(*argument))
 
-        steps = self._steps(thread, scope, place, program, runtime)
-        answer, error = None, None
-        while True:
-            try:
-                request = steps.send(answer) if error is None else steps.throw(error)
-            except StopIteration as end:
-                done: tuple[Session, EvalResult] = end.value
-                return done
-            answer, error = None, None
-            try:
-                answer = await do(*request)
-            except BaseException as raised:
-                error = raised
+        done: tuple[Session, EvalResult] = await awalk(
+            self._steps(thread, scope, place, program, runtime), do
+        )
+        return done
 
     def _steps(
         self, thread: Thread, scope: EvalScope, place: Place | None, program: Program, runtime: Any
