@@ -11,6 +11,7 @@ All of it holds a turn of the thread's queue.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 import warnings
@@ -244,6 +245,7 @@ class Continuity:
             return None
         live.at_turn_end = live.seq != 0
         if live.seq == saved.seq and (saved.at == saved.seq or saved.seq == 0):
+            yield from self._at_rest(live)
             return self._written(live, state, None)  # it has it all
         entry: Update = {"seq": live.seq, "head": live.head}
         try:
@@ -254,7 +256,15 @@ class Continuity:
             thread.live = None
             self._sandbox.release(live.core)
             _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn starts empty")
+        else:
+            yield from self._at_rest(live)
         return self._written(live, state, entry)
+
+    def _at_rest(self, live: Live) -> Work:
+        """What the session holds is on its way to the graph's state: no keeper needs to hold it."""
+        if self._registry.parks:
+            with contextlib.suppress(QjsPoolError, OSError):  # the next turn finds out
+                yield "park", live.core
 
     def _written(self, live: Live, state: Any, entry: Update | None) -> Update | None:
         """The turn's last write: the whole value, where most of what was written is gone."""
@@ -326,6 +336,8 @@ class Continuity:
                 return self._sandbox.restore(core, body, thread.modules)
             if what == "snapshot":
                 return self._sandbox.snapshot(argument)
+            if what == "park":
+                return self._sandbox.park(argument)
             if what == "copy":
                 return self._sandbox.copy(argument)
             if what == "alive":
@@ -348,6 +360,8 @@ class Continuity:
                 return await self._sandbox.restore_async(core, body, thread.modules)
             if what == "snapshot":
                 return await self._sandbox.snapshot_async(argument)
+            if what == "park":
+                return await self._sandbox.park_async(argument)
             if what == "copy":
                 return await self._sandbox.copy_async(argument)
             if what == "alive":

@@ -154,8 +154,16 @@ class Sandbox:
         """As `alive`, in the running loop."""
         return not core.closed and await drive_async(core, core.survives)
 
+    def park(self, core: Core) -> None:
+        """Have a session rest that has its state in the graph's state."""
+        drive(core, core.park)
+
+    async def park_async(self, core: Core) -> None:
+        """As `park`, in the running loop."""
+        await drive_async(core, core.park)
+
     def copy(self, core: Core) -> Core | None:
-        """An independent copy of a session; None where there is no room for one.
+        """An independent copy of a session, parked; None where there is no room for one.
 
         A copy is a convenience, so it leaves half of the pool's sessions to others.
         """
@@ -164,7 +172,7 @@ class Sandbox:
             return None
         try:
             options = pool.copy_options(core)
-            copy = drive(core, lambda: core.fork(options))
+            copy = drive(core, lambda: core.fork(options, parked=True))
         except (SpawnError, OSError):  # its family is full, or the machine is
             pool.slots.leave()
             return None
@@ -181,7 +189,7 @@ class Sandbox:
             return None
         try:
             options = pool.copy_options(core)
-            copy = await drive_async(core, lambda: core.fork(options))
+            copy = await drive_async(core, lambda: core.fork(options, parked=True))
         except (SpawnError, OSError):
             pool.slots.leave()
             return None

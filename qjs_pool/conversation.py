@@ -60,6 +60,7 @@ class Conversation:
         self.standing = link.worker is not None
         self.leaving = False  # it said that it leaves: a death is to come
         self.uncommitted = False  # acknowledged, and not yet secured by a checkpoint
+        self.parked = False  # its worker has no keeper
         # Readies still to come: -1 when one came before we got to read what it was for.
         self._owed_readies = 0 if self.standing else 1
         self._relay = relay
@@ -451,7 +452,7 @@ class Conversation:
         self._watch(self.link.data.fileno(), None)
         # The anchor reports its own child's end, which is long gone after two checkpoints; with
         # no keeper either, nobody is left who could.
-        silent = not self._kept and (self._generation > 1 or not self.link.original)
+        silent = not self._kept and (self._generation > 1 or self.parked or not self.link.original)
         if self._first_ended is not None or silent:
             self._die_unkept()
 

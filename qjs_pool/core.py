@@ -59,6 +59,7 @@ class Core(Evals):
         self._notes: list[str] = []  # remarks for the next result
         self._running = False
         self._held: Held | None = None
+        self._parked = False  # the worker has no keeper
         self._ids = 0
         self._evals = 0
 
@@ -170,8 +171,33 @@ class Core(Evals):
             raise UsageError(f"the global was not set: {problem}")
         self._committing()
 
-    def fork(self, options: SessionOptions) -> Steps[Core]:
-        """An independent copy of the session as it is now, closures included."""
+    def park(self) -> Steps[None]:
+        """Let the keeper go until the next operation: a session at rest takes half the memory.
+
+        For a state that is written down, as it is lost with the worker then.
+        """
+        talk = self._talk
+        if talk is None or self._parked or self._held is not None or not self.options.durable:
+            return
+        yield from self.stand()
+        if self._talk is talk:
+            self._ids += 1
+            self._parked = talk.parked = True
+            yield from self._ask(talk, wire.Park(self._ids), STAND_S)
+
+    def _unpark(self, talk: Conversation) -> Steps[None]:
+        self._ids += 1
+        answer = yield from self._ask(talk, wire.Unpark(self._ids), STAND_S)
+        if isinstance(answer, wire.Done):
+            self._parked = talk.parked = False
+            talk.commits()
+            yield from talk.stand()
+
+    def fork(self, options: SessionOptions, *, parked: bool = False) -> Steps[Core]:
+        """An independent copy of the session as it is now, closures included.
+
+        `parked`: it is at rest, see `park`.
+        """
         yield from self.stand()
         talk = self._talk
         assert talk is not None
@@ -179,8 +205,11 @@ class Core(Evals):
         copy = Core(options, self._obtain, self.relay.copy)
         copy._talk = copy._converse(link)
         copy._evals = self._evals
+        copy._parked = copy._talk.parked = parked and self.options.durable
         try:
-            problem = yield from self._request(wire.Fork)
+            problem = yield from self._request(
+                lambda request_id: wire.Fork(request_id, copy._parked)
+            )
             asked = self._talk
             if problem is None and asked is not None:
                 # Whoever was asked waits for this, and would else take a byte of the next frame:
@@ -291,6 +320,8 @@ class Core(Evals):
                 talk.look()
                 if talk.going:
                     yield from talk.report()
+            if self._parked and talk.death is None:
+                yield from self._unpark(talk)
             if talk.death is not None:
                 yield from self._recover(talk, talk.death)
                 continue
@@ -351,7 +382,7 @@ class Core(Evals):
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None
-        self._opened = self._seeded = False
+        self._opened = self._seeded = self._parked = False
         if talk is not None:
             talk.unwatch()
             talk.link.close()

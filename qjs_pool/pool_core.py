@@ -76,9 +76,21 @@ class PoolOptions:
 class PoolCore:
     """The state of a pool. Thread-safe; never waits for anything but the zygote's start."""
 
-    def __init__(self, options: PoolOptions, base: BaseImage) -> None:
+    def __init__(
+        self,
+        options: PoolOptions,
+        functions: dict[str, bytes],
+        skip_layers: tuple[str, ...] = (),
+    ) -> None:
         self.options = options
-        self.supervisor = Supervisor(base)
+        self.supervisor = Supervisor(
+            BaseImage(
+                options=self._session_options(options.limits, "").message(0, reseed=False),
+                preload=options.preload,
+                functions=functions,
+                skip_layers=skip_layers,
+            )
+        )
         self.slots = Turnstile(options.max_sessions)
         self.threads = DaemonThreads()  # for sync tools
         self.background = BackgroundLoop()  # for async tools of sync sessions
@@ -108,19 +120,29 @@ class PoolCore:
             raise UsageError(f"limits={limits!r} is not a Limits")
         toolbox = self.toolbox(tools)
         narrowed = options.limits if limits is None else options.limits.narrowed(limits)
-        session = SessionOptions(
-            limits=narrowed,
-            durable=options.durability == "eval",
-            clock=options.clock,
-            seed=self._draw_seed(),
-            tools=self.toolbox_described(toolbox),
-            modules={**options.modules, **checked_modules(modules)},
-        )
+        session = self._session_options(narrowed, self._draw_seed(), toolbox, modules)
         runner = Runner(self.threads, self.background.get)
         return Core(
             session,
             lambda: self.obtain(narrowed),
             lambda poller: Relay(toolbox, narrowed, runner, options.relay, poller),
+        )
+
+    def _session_options(
+        self,
+        limits: Limits,
+        seed: str,
+        toolbox: Toolbox | None = None,
+        modules: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> SessionOptions:
+        options = self.options
+        return SessionOptions(
+            limits=limits,
+            durable=options.durability == "eval",
+            clock=options.clock,
+            seed=seed,
+            tools=self.toolbox_described(toolbox or Toolbox.of(None)),
+            modules={**options.modules, **checked_modules(modules)},
         )
 
     def toolbox(self, tools: Mapping[str, ToolLike] | None) -> Toolbox:

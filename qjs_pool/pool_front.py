@@ -11,7 +11,6 @@ from .limits import Limits
 from .modules import checked_modules
 from .pool_core import Durability, Isolation, PoolCore, PoolOptions
 from .snapshots import checked_keys
-from .supervisor import BaseImage
 from .tools import ToolErrors
 from .wire import messages as wire
 
@@ -79,12 +78,8 @@ class PoolFront:
             snapshot_keys=checked_keys(snapshot_signing_key),
             relay=RelayOptions(errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call),
         )
-        base = BaseImage(
-            preload=preload,
-            functions=pickled_functions(options.worker_functions),
-            skip_layers=_skip_layers,
-        )
-        self._core = PoolCore(options, base)
+        functions = pickled_functions(options.worker_functions)
+        self._core = PoolCore(options, functions, _skip_layers)
 
     def stats(self) -> dict[str, Any]:
         """Figures of the pool.

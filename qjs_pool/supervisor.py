@@ -40,6 +40,7 @@ _BOOTSTRAP: Final = (
 class BaseImage:
     """What every session starts from, beyond the library's own code."""
 
+    options: wire.Open  # of most sessions
     preload: str = ""
     functions: dict[str, bytes] = dataclasses.field(default_factory=dict)
     skip_layers: tuple[str, ...] = ()  # for tests: prove that the other layers hold alone
@@ -157,7 +158,11 @@ class Supervisor:
         base = self._base
         skip = list(base.skip_layers)
         hello = wire.Base(
-            [entry for entry in sys.path if entry], base.preload, base.functions, skip
+            [entry for entry in sys.path if entry],
+            base.preload,
+            base.functions,
+            skip,
+            base.options,
         )
         body = wire.encode_body(hello)
         zygote.settimeout(START_TIMEOUT_S)

@@ -12,27 +12,28 @@ import resource
 import select
 import signal
 import socket
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from qjs_pool.wire import messages as wire
 
-from .engine import Engine
-from .functions import Functions
-from .serve import run_first_worker
+from .serve import Image, run_first_worker
 from .sockets import adopt_packet_socket
+
+# Made in the zygote: each page that an anchor writes to, if only to count a reference, is a page
+# of its own for as long as its session lives. So it does nothing that can be done before.
+_UP: Final = wire.encode_body(wire.AnchorUp())
 
 
 def run(
     spawn: wire.Spawn,
     fds: list[int],
-    engine: Engine,
-    functions: Functions,
+    image: Image,
     layers: dict[str, str],
     skip: frozenset[str],
 ) -> NoReturn:
     """Be the anchor of a new session whose sockets are `fds` (leash, control, data)."""
     try:
-        _run(spawn, fds, engine, functions, layers, skip)
+        _run(spawn, fds, image, layers, skip)
     finally:
         # Whatever happened above, the zygote's code must never run in two processes.
         _end_session()
@@ -41,21 +42,19 @@ def run(
 def _run(
     spawn: wire.Spawn,
     fds: list[int],
-    engine: Engine,
-    functions: Functions,
+    image: Image,
     layers: dict[str, str],
     skip: frozenset[str],
 ) -> None:
     leash_fd, control_fd, data_fd = fds
-    leash = adopt_packet_socket(leash_fd)
     # Before any worker exists, so that the kernel's word for our pid cannot be a worker's.
-    leash.send(wire.encode_body(wire.AnchorUp()))
+    os.write(leash_fd, _UP)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    first = os.fork()
+    first = image.fork()
     if first == 0:
         try:
-            leash.close()
-            run_first_worker(spawn, control_fd, data_fd, engine, functions, layers, skip)
+            os.close(leash_fd)
+            run_first_worker(spawn, control_fd, data_fd, image, layers, skip)
         finally:
             os._exit(wire.EXIT_INTERNAL)
     os.close(control_fd)
@@ -70,7 +69,7 @@ def _run(
             if pid == 0:
                 return
             if pid == first and status != wire.EXIT_LEFT:
-                _report(leash, status, usage)
+                _report(leash_fd, status, usage)
 
     signal.signal(signal.SIGCHLD, reap)
     reap(signal.SIGCHLD, None)  # what ended before the handler stood
@@ -79,12 +78,13 @@ def _run(
     watch.poll()
 
 
-def _report(leash: socket.socket, status: int, usage: resource.struct_rusage) -> None:
+def _report(leash_fd: int, status: int, usage: resource.struct_rusage) -> None:
     message = wire.FirstWorkerEnded(
         wait_status=status,
         cpu_s=usage.ru_utime + usage.ru_stime,
         peak_rss_bytes=usage.ru_maxrss * 1024,
     )
+    leash = adopt_packet_socket(leash_fd)
     # The host may be gone, or does not read: the end of the leash says enough.
     with contextlib.suppress(OSError):
         leash.send(wire.encode_body(message), socket.MSG_DONTWAIT)

@@ -163,6 +163,8 @@ class Engine:
         self._limit_bytes = 1 << 62
         self._stack_bytes = _DEFAULT_STACK_BYTES
         self._prove = self.entry("prove")
+        self._caps = (0, 0, 0, 0)
+        self._told: tuple[str, list[wire.Tool]] | None = None
         self.warm()
 
     def entry(self, name: str) -> Callable[..., Any]:
@@ -266,24 +268,40 @@ class Engine:
         if outcome.error is not None:
             raise ValueError(f"preload code threw {outcome.error.name}: {outcome.error.message}")
         _enter(self._freeze_base)
+        self.rebase()
+
+    def rebase(self) -> None:
+        """Count the guest's heap from here on; in the zygote."""
         self._context.gc()
         self._base_bytes = self._malloc_bytes()
 
+    def begin(self) -> None:
+        """Count the process's memory from here on; in a worker, which starts with a good deal
+        less than the zygote holds."""
+        self._base_rss_bytes = _peak_rss_bytes()
+
     def configure(self, options: wire.Open) -> None:
-        """Apply a session's options to the prelude."""
-        if self._base_rss_bytes is None:
-            # Not in the zygote: a fork starts with a good deal less than its parent holds.
-            self._base_rss_bytes = _peak_rss_bytes()
-        self.set_limits(
-            result_chars=options.result_chars,
-            console_chars=options.console_chars,
-            value_bytes=options.value_bytes,
-            value_nodes=options.value_nodes,
-        )
+        """Apply a session's options to the prelude: those that are not applied already."""
+        caps = (
+            options.result_chars, options.console_chars, options.value_bytes, options.value_nodes
+        )  # fmt: skip
+        if caps != self._caps:
+            self._caps = caps
+            self.set_limits(
+                result_chars=options.result_chars,
+                console_chars=options.console_chars,
+                value_bytes=options.value_bytes,
+                value_nodes=options.value_nodes,
+            )
+        if options.seed:
+            self.reseed(options.seed)
+        told = (options.clock, options.tools)
+        if told == self._told:
+            return
+        self._told = told
         self.configure_with(
             {
                 "clock": options.clock,
-                "seed": options.seed,
                 "tools": [
                     {
                         "name": tool.name,

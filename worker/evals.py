@@ -14,6 +14,7 @@ from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
 from qjs_pool.wire.values import decode_value, encode_value
 
+from .budget import Budget, OutOfTime
 from .engine import (
     Engine,
     EngineBroken,
@@ -40,10 +41,14 @@ _BUSY_JOBS: Final = 20_000  # run by one eval without having settled
 _DEADLOCK: Final = (
     "the program awaits a promise that nothing can settle: no timer, job or tool call is left"
 )
-_SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
-_SAMPLE_OPTIONS: Final = wire.Open(
-    0, 64 << 20, 1 << 20, 4000, 4000, 16 << 20, 1 << 20, True, "off", "0", [], {}
+# The interpreter has specialised a function after it ran that often.
+_REHEARSALS: Final = 16
+_REHEARSED: Final = (
+    "const rows = [1, 2, 3]; rows.map((row) => row + 1)",
+    "let total: number = 0; for (const n of [1]) { total += n } console.log(`total ${total}`)",
+    "async function go(items) { try { return await Promise.all(items) } catch { return [] } }",
 )
+_SAMPLE_REQUEST: Final = wire.encode_body(wire.Eval(0, "0", 5.0, 300.0, 0, True))
 
 
 class Host(Protocol):
@@ -57,82 +62,15 @@ class Host(Protocol):
     def send(self, message: wire.FromWorker) -> None: ...
 
 
-class _OutOfTime(Exception):
-    """A budget is used up; the argument says which: "cpu" or "wall"."""
-
-
-class Budget:
-    """What an eval may use: CPU seconds and wall-clock seconds, None for no limit."""
-
-    __slots__ = (
-        "_cpu_end", "_cpu_left", "_cpu_read", "_cpu_start", "_wall_end", "_wall_start",
-        "cpu_s", "tools_s", "wall_s",
-    )  # fmt: skip
-
-    def __init__(self, cpu_s: float | None, wall_s: float | None) -> None:
-        self.cpu_s, self.wall_s = cpu_s, wall_s
-        self.tools_s = 0.0  # wall seconds spent waiting for tools and timers
-        self._cpu_start = time.process_time()
-        self._wall_start = self._cpu_read = time.monotonic()
-        self._cpu_left = float("inf") if cpu_s is None else cpu_s
-        self._cpu_end = self._cpu_start + self._cpu_left
-        self._wall_end = None if wall_s is None else self._wall_start + wall_s
-
-    def cpu_left(self) -> float | None:
-        """CPU seconds for the next call into the engine: CPU time never outruns the wall."""
-        wall = self.wall_left()
-        if self.cpu_s is None:
-            return wall
-        # Nor can one thread use more of it than passes on the wall, whose clock is ten times
-        # cheaper to read: the CPU clock is read again once half of what was left may be used.
-        passed = time.monotonic() - self._cpu_read
-        if passed > self._cpu_left / 2:
-            self._cpu_read += passed
-            self._cpu_left, passed = self._cpu_end - time.process_time(), 0.0
-            if self._cpu_left <= 0:
-                raise _OutOfTime("cpu")
-        left = self._cpu_left - passed
-        return left if wall is None or left < wall else wall
-
-    def wall_left(self) -> float | None:
-        """Wall seconds left, None for no limit."""
-        if self._wall_end is None:
-            return None
-        left = self._wall_end - time.monotonic()
-        if left <= 0:
-            raise _OutOfTime("wall")
-        return left
-
-    def stood_still(self, seconds: float) -> None:
-        """The eval was held that long."""
-        self._wall_start += seconds
-        if self._wall_end is not None:
-            self._wall_end += seconds
-
-    def cpu_used(self) -> float:
-        return time.process_time() - self._cpu_start
-
-    def spent(self) -> str:
-        """Which clock stands where: `VM 2.0 s of 2.0 s, tools 4.1 s, wall 6.2 s`."""
-        wall = time.monotonic() - self._wall_start
-        return (
-            f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, "
-            f"wall {wall:.1f} s{_of(self.wall_s)}"
-        )
-
-
-def _of(limit_s: float | None) -> str:
-    return "" if limit_s is None else f" of {limit_s:.1f} s"
-
-
 class EvalRunner:
     """Runs the evals of one session, one at a time."""
 
-    def __init__(self, engine: Engine, functions: Functions, host: Host) -> None:
+    _host: Host
+
+    def __init__(self, engine: Engine, functions: Functions) -> None:
         self._engine = engine
         self._functions = functions
         self._modules = Modules(engine)
-        self._host = host
         self._memory_bytes = self._value_bytes = self._value_nodes = 0
         self._opened = False
         self._calls = self._jobs = 0  # tool calls and jobs of this eval
@@ -143,6 +81,27 @@ class EvalRunner:
         self._hold_since: float | None = None  # when this eval stopped, or was asked to
         self._hold_asked = False
         self._held_s = 0.0  # that evals were held, in which timers stood still
+
+    def prepare(self, options: wire.Open) -> None:
+        """In the zygote: the options that most sessions have, so that no worker applies them."""
+        self._apply(options)
+        self._engine.rebase()
+
+    def rehearse(self) -> None:
+        """In the zygote: the way of an eval, until the interpreter has specialised its code.
+
+        What is written to a page there is written once, and not by each worker into its own copy.
+        """
+        for _ in range(_REHEARSALS):
+            self.warm()
+            for code in _REHEARSED:
+                transpile(code, 1)
+        self._engine.rebase()
+
+    def begin(self, host: Host) -> None:
+        """Serve `host`; in the worker."""
+        self._host = host
+        self._engine.begin()
 
     def open(self, options: wire.Open) -> None:
         """Apply the session's options."""
@@ -189,7 +148,6 @@ class EvalRunner:
         request = wire.decode_to_worker(_SAMPLE_REQUEST)
         assert isinstance(request, wire.Eval)
         if not self._opened:  # nothing is there yet that a program of ours could touch
-            self._apply(_SAMPLE_OPTIONS)
             self.run(request)
         budget = Budget(request.cpu_s, request.wall_s)
         program = transpile(request.code)
@@ -215,7 +173,7 @@ class EvalRunner:
             engine.set_cpu(budget.cpu_left())
             outcome = engine.finish()
             self._check_memory(outcome)
-        except (Interrupted, _OutOfTime) as end:
+        except (Interrupted, OutOfTime) as end:
             outcome, state = self._after_timeout(end, budget)
         except _Deadlocked:
             # A promise whose rejection met a full heap is never settled either.

@@ -13,6 +13,7 @@ import select
 import socket
 import termios
 import time
+from collections.abc import Callable
 from typing import Final
 
 from qjs_pool.wire import messages as wire
@@ -55,13 +56,22 @@ class Seat:
 class Line:
     """What ties one worker to its host and to its keeper: the descriptors, and their generation."""
 
-    __slots__ = ("control", "data", "generation", "seat")
+    __slots__ = ("control", "data", "fork", "generation", "seat")
 
-    def __init__(self, data: socket.socket, control: socket.socket) -> None:
+    def __init__(
+        self, data: socket.socket, control: socket.socket, fork: Callable[[], int]
+    ) -> None:
+        self.fork = fork
         self.data = data
         self.control = control
         self.generation = 0
         self.seat: Seat | None = None  # of the keeper of this worker, for its successor
+
+    def let_keeper_go(self) -> None:
+        """Have no keeper until the next checkpoint: what a worker waits without takes half."""
+        if self.seat is not None:
+            self.seat.take()
+            self.seat = None
 
 
 def checkpoint(line: Line) -> bool:
@@ -75,7 +85,7 @@ def checkpoint(line: Line) -> bool:
         os.write(token_write, _TOKEN)
         os.close(token_write)  # so that a read finds the token or the end, and never waits
         bye_read, bye_write = os.pipe()
-        pid = _fork_patiently()
+        pid = _fork_patiently(line.fork)
         line.generation += 1
         if pid == 0:
             os.close(bye_read)
@@ -91,15 +101,15 @@ def checkpoint(line: Line) -> bool:
         os.close(bye_read)
 
 
-def _fork_patiently() -> int:
+def _fork_patiently(fork: Callable[[], int]) -> int:
     # EAGAIN comes from processes of ours that are not reaped yet, and passes. Skipping the
     # checkpoint instead would leave an acknowledged eval without a copy.
     for _ in range(_FORK_ATTEMPTS):
         try:
-            return os.fork()
+            return fork()
         except BlockingIOError:
             time.sleep(_FORK_PAUSE_S)
-    return os.fork()
+    return fork()
 
 
 def _keep(line: Line, child: int, token: int, bye: int) -> None:

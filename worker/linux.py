@@ -59,6 +59,7 @@ CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 
 PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_READ: Final = 23
 PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
@@ -67,7 +68,10 @@ PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
 CAP_SETPCAP: Final = 8
 _CAP_VERSION_3: Final = 0x20080522
-_CAP_SLOTS: Final = 64  # two 32-bit words per set in version 3; the kernel ends the loop earlier
+_CapHeader: Final = ctypes.c_uint32 * 2  # version, pid
+_CapSets: Final = ctypes.c_uint32 * 6  # effective, permitted, inheritable: low words, high words
+_NO_ARGUMENTS: Final = (0,) * 6
+_PIECE_BYTES: Final = 1 << 14
 _MAX_FD: Final = 0xFFFFFFFF
 
 
@@ -99,8 +103,10 @@ def _libc() -> ctypes.PyDLL:
     # comes back in the child must find the interpreter as it was.
     require_linux()
     libc = ctypes.PyDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    libc.prctl.restype = ctypes.c_int
+    # Declared once, and not built for each call: a worker copies the pages of what it touches.
+    libc.syscall.restype, libc.syscall.argtypes = ctypes.c_long, [ctypes.c_long] * 7
+    libc.prctl.restype, libc.prctl.argtypes = ctypes.c_int, [ctypes.c_int] + [ctypes.c_ulong] * 4
+    libc.fork.restype, libc.fork.argtypes = ctypes.c_int, []
     return libc
 
 
@@ -114,7 +120,7 @@ def syscall(name: str, *args: int) -> int:
     number = SYSCALLS[machine()].get(name)
     if number is None:
         raise UnsupportedPlatform(errno.ENOSYS, f"{name}: not on {machine()}")
-    result: int = _libc().syscall(ctypes.c_long(number), *map(ctypes.c_long, args))
+    result: int = _libc().syscall(number, *args, *_NO_ARGUMENTS[len(args) :])
     if result < 0:
         raise _error(name)
     return result
@@ -122,8 +128,7 @@ def syscall(name: str, *args: int) -> int:
 
 def prctl(option: int, value: int = 0) -> int:
     """prctl(2) with one value; the rest are zeros, which newer options insist on."""
-    zero = ctypes.c_ulong(0)
-    result: int = _libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero)
+    result: int = _libc().prctl(option, value, 0, 0, 0)
     if result < 0:
         raise _error(f"prctl {option}")
     return result
@@ -134,29 +139,27 @@ def unshare(flags: int) -> None:
     syscall("unshare", flags)
 
 
-def clone_process(flags: int) -> int:
-    """Like os.fork, with namespace flags: 0 in the new process, its pid in the caller.
+def fork() -> int:
+    """os.fork without Python's handlers: 0 in the new process, its pid in the caller.
 
-    Only for a single-threaded caller: libc's own fork handlers do not run, so a lock held by
-    another thread would stay locked for good. Python's handlers do run, on every path.
+    Only for a single-threaded process: the handlers mend locks of threads that are gone, seed
+    `random` and the like, and a quarter of the pages that a worker's fork costs goes to them.
     """
-    python = ctypes.pythonapi
-    for hook in (python.PyOS_BeforeFork, python.PyOS_AfterFork_Child, python.PyOS_AfterFork_Parent):
-        hook.restype = None
-    python.PyOS_BeforeFork()
-    try:
-        # A zero stack means "go on with a copy of this one", as fork does. CHILD_SETTID is not
-        # asked for (its address is libc's secret): until its next fork the new process's libc
-        # remembers the caller's thread id, which only matters to threads.
-        pid = syscall("clone", flags | SIGCHLD, 0, 0, 0, 0)
-    except OSError:
-        python.PyOS_AfterFork_Parent()
-        raise
-    if pid == 0:
-        python.PyOS_AfterFork_Child()
-    else:
-        python.PyOS_AfterFork_Parent()
+    pid: int = _libc().fork()
+    if pid < 0:
+        raise _error("fork")
     return pid
+
+
+def clone_process(flags: int) -> int:
+    """As `fork`, with namespace flags.
+
+    libc's handlers do not run either, so a lock held by another thread would stay locked for good.
+    """
+    # A zero stack means "go on with a copy of this one", as fork does. CHILD_SETTID is not asked
+    # for (its address is libc's secret): until its next fork the new process's libc remembers the
+    # caller's thread id, which only matters to threads.
+    return syscall("clone", flags | SIGCHLD, 0, 0, 0, 0)
 
 
 def close_all_except(keep: Iterable[int]) -> None:
@@ -181,31 +184,31 @@ def close_all_except(keep: Iterable[int]) -> None:
 
 def capabilities() -> tuple[int, int, int]:
     """The effective, permitted and inheritable sets of this process, as bit masks."""
-    header = struct.pack("=Ii", _CAP_VERSION_3, 0)
-    data = ctypes.create_string_buffer(24)
-    buffer = ctypes.create_string_buffer(header, len(header))
-    syscall("capget", ctypes.addressof(buffer), ctypes.addressof(data))
-    low = struct.unpack("=6I", data.raw)
-    return low[0] | low[3] << 32, low[1] | low[4] << 32, low[2] | low[5] << 32
+    header, sets = _CapHeader(_CAP_VERSION_3, 0), _CapSets()
+    syscall("capget", ctypes.addressof(header), ctypes.addressof(sets))
+    return sets[0] | sets[3] << 32, sets[1] | sets[4] << 32, sets[2] | sets[5] << 32
+
+
+@functools.cache
+def _last_capability() -> int:
+    """The last one that this kernel knows; asked in the zygote, once."""
+    capability = -1
+    while _libc().prctl(PR_CAPBSET_READ, capability + 1, 0, 0, 0) >= 0:
+        capability += 1
+    return capability
 
 
 def drop_capabilities() -> None:
     """Empty all capability sets; the bounding set too where CAP_SETPCAP is (still) held."""
     if capabilities()[0] >> CAP_SETPCAP & 1:
-        for capability in range(_CAP_SLOTS):
-            try:
-                prctl(PR_CAPBSET_DROP, capability)
-            except OSError as problem:
-                if problem.errno == errno.EINVAL:  # past this kernel's last capability
-                    break
-                raise
+        for capability in range(_last_capability() + 1):
+            prctl(PR_CAPBSET_DROP, capability)
     try:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     except OSError as problem:
         if problem.errno != errno.EINVAL:  # before Linux 4.3 there was no such set
             raise
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAP_VERSION_3, 0), 8)
-    nothing = ctypes.create_string_buffer(24)
+    header, nothing = _CapHeader(_CAP_VERSION_3, 0), _CapSets()
     syscall("capset", ctypes.addressof(header), ctypes.addressof(nothing))
     if any(left := capabilities()):
         raise OSError(errno.EPERM, f"capabilities are left after the drop: {left}")
@@ -219,8 +222,14 @@ def namespace_id(kind: str) -> str:
 def read_file(path: str) -> str:
     """The text of one of the kernel's files."""
     # Bytes and UTF-8: any other codec is imported at first use, from files that nobody cannot read.
-    with open(path, "rb", buffering=0) as file:
-        return file.read().decode()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while piece := os.read(fd, _PIECE_BYTES):
+            text += piece
+        return text.decode()
+    finally:
+        os.close(fd)
 
 
 def write_file(path: str, text: str) -> None:

@@ -72,7 +72,7 @@ class Modules:
         self._stage_json = engine.entry("stageJson")
         self._commit = engine.entry("commitModules")
         self._scopes: Mapping[str, Mapping[str, str]] = {}
-        self._longest = 0  # specifiers longer than this find nothing
+        self._longest = _SLACK_CHARS  # specifiers longer than this find nothing
         self._files: dict[str, _File] = {}
         self._compiled: dict[str, _Compiled] = {}
         self._loaded: dict[str, str] = {}  # id -> scope
@@ -81,6 +81,8 @@ class Modules:
 
     def install(self, scopes: Mapping[str, Mapping[str, str]]) -> None:
         """What can be imported from now on. Modules that are loaded stay as they are."""
+        if scopes == self._scopes:
+            return
         self._scopes = scopes
         # A name has one module, though one scope may lie in another: then the inner one's.
         self._longest = _SLACK_CHARS + max(map(len, scopes), default=0)

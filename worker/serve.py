@@ -11,7 +11,8 @@ import signal
 import socket
 import traceback
 from collections import deque
-from typing import Final, NoReturn
+from collections.abc import Callable
+from typing import Final, NamedTuple, NoReturn
 
 from qjs_pool.wire import FrameDecoder, ProtocolError
 from qjs_pool.wire import messages as wire
@@ -19,7 +20,6 @@ from qjs_pool.wire.frames import MAX_TO_WORKER_BYTES
 
 from .engine import Engine
 from .evals import EvalRunner
-from .functions import Functions
 from .keeper import Line, checkpoint
 from .lockdown import LayerFailure, Plan, confine
 from .snapshots import PIECE_BYTES, SnapshotProblem, Snapshots
@@ -34,12 +34,20 @@ _NO_PROCESS: Final = "no process is left for it under the session's bound"
 MAX_FILES: Final = 32
 
 
+class Image(NamedTuple):
+    """What the zygote has ready, for each worker to have a copy of."""
+
+    engine: Engine
+    evals: EvalRunner
+    snapshots: Snapshots
+    fork: Callable[[], int]
+
+
 def run_first_worker(
     spawn: wire.Spawn,
     control_fd: int,
     data_fd: int,
-    engine: Engine,
-    functions: Functions,
+    image: Image,
     layers: dict[str, str],
     skip: frozenset[str],
 ) -> NoReturn:
@@ -62,7 +70,7 @@ def run_first_worker(
     except LayerFailure as failure:
         control.send(wire.encode_body(wire.Refused(failure.layer, failure.reason)))
         os._exit(wire.EXIT_REFUSED)
-    Worker(Line(data, control), engine, functions, layers, durable=spawn.durable).run()
+    Worker(Line(data, control, image.fork), image, layers, durable=spawn.durable).run()
 
 
 class Worker:
@@ -71,20 +79,21 @@ class Worker:
     def __init__(
         self,
         line: Line,
-        engine: Engine,
-        functions: Functions,
+        image: Image,
         layers: dict[str, str],
         *,
         durable: bool,
     ) -> None:
         self._line = line
-        self._engine = engine
+        self._engine = image.engine
+        self._fork_process = image.fork
         self._layers = layers
         self._durable = durable
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
         self._inbox: deque[wire.ToWorker] = deque()  # read, and not handled yet
-        self._evals = EvalRunner(engine, functions, self)
-        self._snapshots = Snapshots(engine)
+        self._evals = image.evals
+        self._evals.begin(self)
+        self._snapshots = image.snapshots
         self._pieces: list[bytes] = []  # of a snapshot to be restored
 
     def run(self) -> NoReturn:
@@ -156,6 +165,12 @@ class Worker:
                 self.send(wire.Done(message.request_id, None))
             case wire.Fork():
                 self._fork(message)
+            case wire.Park():
+                self._line.let_keeper_go()
+                self.send(wire.Done(message.request_id, None))
+            case wire.Unpark():
+                self.send(wire.Done(message.request_id, None))
+                self._commit()
             case wire.Snapshot():
                 self._dump(message)
             case wire.Restore():
@@ -237,7 +252,7 @@ class Worker:
         # Two forks: the copy becomes the anchor's child, so that its end is nobody's business
         # here and this worker never has a child that it does not wait for.
         try:
-            middle = os.fork()
+            middle = self._fork_process()
         except BlockingIOError:
             os.close(stands_read)
             os.close(stands_write)
@@ -245,12 +260,12 @@ class Worker:
             return
         if middle == 0:
             try:
-                if os.fork():
+                if self._fork_process():
                     os._exit(0)
             except BlockingIOError:
                 os._exit(wire.EXIT_INTERNAL)
             os.close(stands_read)
-            self._become_copy(stands_write)
+            self._become_copy(stands_write, parked=message.parked)
             return
         os.close(stands_write)
         os.waitpid(middle, 0)
@@ -261,7 +276,7 @@ class Worker:
         os.read(stands_read, 1)  # its end: the copy has its descriptors, the stream is ours again
         os.close(stands_read)
 
-    def _become_copy(self, stands: int) -> None:
+    def _become_copy(self, stands: int, *, parked: bool) -> None:
         os.write(stands, b"s")
         old = self._line
         _, fds = receive(old.data, max_fds=2, max_bytes=1)
@@ -273,7 +288,12 @@ class Worker:
         if old.seat is not None:
             old.seat.close()
         data_fd, control_fd = fds
-        self._line = Line(adopt_stream_socket(data_fd), adopt_packet_socket(control_fd))
+        self._line = Line(
+            adopt_stream_socket(data_fd), adopt_packet_socket(control_fd), self._fork_process
+        )
         self._decoder = FrameDecoder(MAX_TO_WORKER_BYTES)
         self._inbox.clear()
-        self._stand()
+        if parked:
+            self._announce()
+        else:
+            self._stand()

@@ -18,10 +18,14 @@ from typing import Final, NoReturn
 from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
 
-from . import anchor
+from . import anchor, linux
 from .engine import Engine
+from .evals import EvalRunner
 from .functions import load_functions
+from .holes import fill_holes
 from .lockdown import prepare_zygote, spawn_anchor
+from .serve import Image
+from .snapshots import Snapshots
 from .sockets import adopt_packet_socket, receive, receive_large
 from .transpile import compile_queries, transpile
 
@@ -76,14 +80,15 @@ def _serve(supervisor: socket.socket) -> None:
             engine.preload(program.scripts, boxed=program.boxed, cpu_s=_PRELOAD_CPU_S)
     except (RuntimeError, ValueError) as error:
         raise _Unusable(str(error)) from error
+    # Worker functions are anyone's Python, and may rely on what os.fork does for it.
+    fork = os.fork if functions else linux.fork
+    image = Image(engine, EvalRunner(engine, functions), Snapshots(engine), fork)
+    image.evals.prepare(base.options)
     skip = frozenset(base.skip_layers)
     layers = prepare_zygote(skip)
     # Anchors are reaped by the kernel: nobody asks us how one ended, the host holds a pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # What is alive now never moves to another generation, so a collection in a worker
-    # does not write to (and thereby copy) the pages that all workers share.
-    gc.collect()
-    gc.freeze()
+    _settle_heap()
     _silence_stdio()
     _say(supervisor, wire.ZygoteUp(wire.PROTOCOL, layers, None))
     prepared = False
@@ -105,15 +110,23 @@ def _serve(supervisor: socket.socket) -> None:
             pid = -1
         if pid == 0:
             supervisor.close()
-            anchor.run(spawn, fds, engine, functions, layers, skip)
+            anchor.run(spawn, fds, image, layers, skip)
         for fd in fds:
             os.close(fd)
         if not prepared:
             # Off the path of the first session, which does without.
             compile_queries()
-            gc.collect()
-            gc.freeze()
+            image.evals.rehearse()
+            _settle_heap()
             prepared = True
+
+
+def _settle_heap() -> None:
+    """Have workers write to as few of the pages that all of them share as can be."""
+    gc.collect()
+    fill_holes()
+    # What is alive now never moves to another generation, where a collection would write to it.
+    gc.freeze()
 
 
 def _silence_stdio() -> None:

@@ -32,7 +32,8 @@ _Table = Mapping[State, Mapping[type, State]]
 HOST_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Eval: State.RUNNING, wire.Open: State.WAITING,
                     wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING,
-                    wire.Restore: State.WAITING, wire.Snapshot: State.DUMPING},
+                    wire.Restore: State.WAITING, wire.Park: State.WAITING,
+                    wire.Unpark: State.WAITING, wire.Snapshot: State.DUMPING},
     State.RUNNING: {wire.ToolAnswer: State.RUNNING, wire.Hold: State.HOLDING},
     State.HOLDING: {},
     State.HELD:    {wire.Resume: State.RUNNING},

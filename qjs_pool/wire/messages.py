@@ -106,9 +106,13 @@ class SetGlobal(_Message, tag=4, frozen=True):
 
 
 class Fork(_Message, tag=5, frozen=True):
-    """Make a copy of the session; data and control socket of the copy come after the answer."""
+    """Make a copy of the session; data and control socket of the copy come after the answer.
+
+    `parked`: the copy is as after Park.
+    """
 
     request_id: int
+    parked: bool = False
 
 
 class Snapshot(_Message, tag=6, frozen=True):
@@ -152,7 +156,24 @@ class Resume(_Message, tag=9, frozen=True):
     counted_s: Seconds
 
 
-ToWorker = Open | Eval | ToolAnswer | SetGlobal | Fork | Snapshot | Restore | Hold | Resume
+class Park(_Message, tag=10, frozen=True):
+    """Nothing is asked until Unpark: the worker's keeper leaves, and its memory with it.
+
+    A worker that dies while it is parked takes its state along; for a state that is written down.
+    """
+
+    request_id: int
+
+
+class Unpark(_Message, tag=11, frozen=True):
+    """Leave a keeper behind again, and go on."""
+
+    request_id: int
+
+
+ToWorker = (
+    Open | Eval | ToolAnswer | SetGlobal | Fork | Snapshot | Restore | Hold | Resume | Park | Unpark
+)
 
 # --- data stream, worker to host ---------------------------------------------------------------
 
@@ -274,12 +295,16 @@ FromAnchor = AnchorUp | FirstWorkerEnded
 
 
 class Base(_Message, tag=96, frozen=True):
-    """Host to zygote, once: what the base image holds. Worker functions come pickled."""
+    """Host to zygote, once: what the base image holds. Worker functions come pickled.
+
+    `options`: what most sessions will be opened with. An Open that says the same changes nothing.
+    """
 
     sys_path: list[str]
     preload: str
     functions: dict[str, bytes]
     skip_layers: list[str]
+    options: Open
 
 
 class Spawn(_Message, tag=97, frozen=True):

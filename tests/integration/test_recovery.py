@@ -21,6 +21,9 @@ import pytest
 
 from qjs_pool import EvalResult, Limits, Pool, Session
 from qjs_pool.conversation import STAND_S
+from qjs_pool.drive import drive
+
+Until = Callable[..., None]
 
 HOW: Final = {
     "SIGKILL": "killed by SIGKILL (9)",
@@ -91,6 +94,62 @@ def _assert_crashed(result: EvalResult, text: str) -> None:
     assert text in result.error.message
     assert _BACK in result.error.message
     assert result.state == "rolled_back"
+
+
+def _park(session: Session) -> None:
+    drive(session._core, session._core.park)
+
+
+def _processes(session: Session) -> int:
+    anchor = session._core.anchor_pid
+    assert anchor is not None
+    return len(psutil.Process(anchor).children(recursive=True))
+
+
+# --- no keeper while nothing is asked -------------------------------------------------------------
+
+
+def test_a_parked_session_is_its_worker_alone_and_has_a_keeper_again_when_it_is_used(
+    session: Session, until: Until
+) -> None:
+    worker = session.pid
+    _park(session)
+    until(lambda: _processes(session) == 1, "the keeper stayed")
+    assert session._core.worker_pid == worker
+    _assert_as_before(session)
+    assert session.eval("n = 5; tools.crash({ how: 'SIGSEGV' })").state == "rolled_back"
+    assert session.eval("[n, next()]").value == [1, 14]
+
+
+def test_parking_twice_is_parking_once(session: Session) -> None:
+    _park(session)
+    _park(session)
+    _assert_as_before(session)
+
+
+@how
+def test_a_worker_that_dies_while_it_is_parked_takes_its_state_along_and_that_is_told(
+    session: Session, how: str
+) -> None:
+    _park(session)
+    _end(session, how)
+    result = session.eval("typeof n")
+    assert result.value == "undefined"
+    assert _EMPTY in result.notes[0]
+    assert session.eval("1 + 1").value == 2
+
+
+def test_a_copy_may_be_parked_from_its_start(session: Session, until: Until) -> None:
+    core = session._core
+    options = session._pool._core.copy_options(core)
+    copy = drive(core, lambda: core.fork(options, parked=True))
+    try:
+        until(lambda: _processes(session) == 3, "the copy has a keeper")
+        drive(copy, lambda: copy.eval("n = 7", 5.0))
+        assert drive(copy, lambda: copy.eval("[n, next()]", 5.0)).value == [7, 12]
+        _assert_as_before(session)
+    finally:
+        copy.close()
 
 
 # --- one worker dies ------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("langchain")
@@ -131,6 +133,20 @@ def test_a_full_family_moves_on_without_a_copy(scripted: Any, ask: Ask) -> None:
     assert figures(turn.middleware)["copied"] == 0
     for copy in copies:
         sandbox.release(copy)
+
+
+def test_a_parked_conversation_is_one_worker_and_its_anchor(scripted: Any, ask: Ask) -> None:
+    turn = Conversation(scripted, ask, COUNTER, "next()", "next()")
+    for answer in ("1", "2", "3"):
+        assert turn() == f"<result>{answer}</result>"
+        live = turn.here.live
+        family = psutil.Process(live.core.anchor_pid)
+        copies = len(turn.here.parked)
+        end = time.monotonic() + 20.0
+        while len(family.children(recursive=True)) != 1 + copies:
+            assert time.monotonic() < end, "a keeper stayed"
+            time.sleep(0.005)
+    assert figures(turn.middleware)["died"] == 0
 
 
 def test_a_parked_worker_that_died_is_replaced_from_the_snapshot(scripted: Any, ask: Ask) -> None:

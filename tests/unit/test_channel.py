@@ -27,6 +27,8 @@ _HOST: Final[dict[type, Any]] = {
     wire.ToolAnswer: wire.ToolAnswer(1, True, "1"),
     wire.Hold: wire.Hold(7),
     wire.Resume: wire.Resume(7, 0.0),
+    wire.Park: wire.Park(7),
+    wire.Unpark: wire.Unpark(7),
 }
 
 
@@ -49,6 +51,8 @@ _MAY_SEND: Final = {
     (State.IDLE, wire.SetGlobal): State.WAITING,
     (State.IDLE, wire.Fork): State.WAITING,
     (State.IDLE, wire.Restore): State.WAITING,
+    (State.IDLE, wire.Park): State.WAITING,
+    (State.IDLE, wire.Unpark): State.WAITING,
     (State.IDLE, wire.Snapshot): State.DUMPING,
     (State.IDLE, wire.Eval): State.RUNNING,
     (State.RUNNING, wire.ToolAnswer): State.RUNNING,

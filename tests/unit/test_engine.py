@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+from typing import Final
 
+import msgspec
 import pytest
 
 from qjs_pool.wire import messages as wire
@@ -252,24 +254,41 @@ def test_can_allocate_tells_a_heap_over_its_limit() -> None:
     assert engine.can_allocate()
 
 
+_OPTIONS: Final = wire.Open(
+    request_id=1,
+    memory_bytes=8 * MIB,
+    stack_bytes=MIB,
+    result_chars=4000,
+    console_chars=4000,
+    value_bytes=MIB,
+    value_nodes=10_000,
+    durable=False,
+    clock="off",
+    seed="00",
+    tools=[],
+    modules={},
+)
+
+
+def test_options_without_a_seed_let_random_numbers_go_on() -> None:
+    tools = [wire.Tool("search", "search")]
+    draws = []
+    for between in (None, msgspec.structs.replace(_OPTIONS, tools=tools, seed="")):
+        engine = Engine()
+        engine.configure(_OPTIONS)
+        run(engine, "Math.random()")
+        first = finish(engine).text
+        if between is not None:
+            engine.configure(between)
+        run(engine, "Math.random()")
+        draws.append((first, finish(engine).text))
+    assert draws[0] == draws[1]
+    assert draws[0][0] != draws[0][1]
+
+
 def test_throwing_null_is_not_out_of_memory() -> None:
     engine = Engine()
-    engine.configure(
-        wire.Open(
-            request_id=1,
-            memory_bytes=8 * MIB,
-            stack_bytes=MIB,
-            result_chars=4000,
-            console_chars=4000,
-            value_bytes=MIB,
-            value_nodes=10_000,
-            durable=False,
-            clock="off",
-            seed="00",
-            tools=[],
-            modules={},
-        )
-    )
+    engine.configure(_OPTIONS)
     engine.set_memory(8 * MIB)
     run(engine, "throw null")
     assert not engine.finish().out_of_memory
