@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -62,14 +61,14 @@ class Sandbox:
     def pool(self) -> PoolCore:
         """The pool, started lazily: a turn without evals costs no process."""
         shared = self._options.pool
-        if shared is not None:
-            if not self._told:
-                self._told = True
-                shared._core.add_figures("parked", self._figures)
-            return shared._core
         with self._lock:
             if self._closed:
                 raise SessionClosed("the middleware is closed; make another")
+            if shared is not None:
+                if not self._told:
+                    self._told = True
+                    shared._core.add_figures("parked", self._figures)
+                return shared._core
             if self._own is None:
                 self._own = Pool(limits=self._options.limits, clock=self._options.clock)
                 self._own._core.add_figures("parked", self._figures)
@@ -202,8 +201,9 @@ class Sandbox:
     def release(self, core: Core) -> None:
         """Close a session; never waits for the guest."""
         core.close()
-        with contextlib.suppress(SessionClosed):  # our own pool, which has closed it already
-            self.pool.release(core)
+        owner = self._options.pool or self._own
+        if owner is not None:  # else our own pool is closed, and it with it
+            owner._core.release(core)
 
     # --- evals ----------------------------------------------------------------------------------
 

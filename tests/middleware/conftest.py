@@ -8,24 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qjs_pool import Limits, Pool
+
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolMessage
 
     from qjs_pool.middleware import CodeInterpreterMiddleware
 
 _ids = itertools.count(1)
+# Options that make a difference to the pool itself.
+_OF_A_POOL = {"pool", "memory_limit", "max_stack_size", "clock"}
 
 
 class Scripted:
     """Builds agents and scripts, and reads what came out."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Pool) -> None:
         self.opened: list[CodeInterpreterMiddleware[Any, Any]] = []
+        self._pool = pool
 
     def middleware(self, **options: Any) -> CodeInterpreterMiddleware[Any, Any]:
-        """A middleware that is closed after the test."""
+        """A middleware that is closed after the test.
+
+        On a pool that all tests share, as far as the options allow; `pool=None` gives it its own.
+        """
         from qjs_pool.middleware import CodeInterpreterMiddleware
 
+        if not _OF_A_POOL & options.keys():
+            options["pool"] = self._pool
         middleware: CodeInterpreterMiddleware[Any, Any] = CodeInterpreterMiddleware(**options)
         self.opened.append(middleware)
         return middleware
@@ -118,9 +128,21 @@ class Scripted:
         return [str(message.content) for message in self.answers(state)]
 
 
+@pytest.fixture(scope="session")
+def shared_pool() -> Iterator[Pool]:
+    # Of the limits those that the kernel enforces are a new middleware's own; the others are its
+    # sessions' to narrow.
+    limits = Limits(
+        memory=64 << 20, cpu=None, wall=None, host_calls=None, result_chars=1 << 20,
+        console_chars=1 << 20, snapshot_bytes=None,
+    )  # fmt: skip
+    with Pool(limits=limits) as pool:
+        yield pool
+
+
 @pytest.fixture
-def scripted() -> Iterator[Scripted]:
-    made = Scripted()
+def scripted(shared_pool: Pool) -> Iterator[Scripted]:
+    made = Scripted(shared_pool)
     yield made
     for middleware in made.opened:
         middleware.close()

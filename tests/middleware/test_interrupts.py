@@ -398,7 +398,7 @@ def test_a_tool_that_is_gone_when_the_run_is_resumed_is_said_and_leaves_no_worke
     saver, script = InMemorySaver(), scripted.turn("await tools.ask({what: 'x'})")
     first = scripted.middleware(ptc=["*"], mode=mode)
     Run(scripted.agent(script, first, tools=office.tools, checkpointer=saver))(ask())
-    second = scripted.middleware(ptc=["*", "!ask"], mode=mode)
+    second = scripted.middleware(ptc=["*", "!ask"], mode=mode, pool=None)
     chat = Run(scripted.agent(script[1:], second, tools=office.tools, checkpointer=saver))
     (text,) = scripted.texts(chat.resume("yes"))
     assert text.startswith("<error type=")

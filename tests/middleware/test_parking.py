@@ -42,6 +42,7 @@ class Conversation:
     def __init__(self, scripted: Any, ask: Ask, *programs: str, **options: Any) -> None:
         self.scripted, self.ask = scripted, ask
         tools = options.pop("tools", ())
+        options.setdefault("pool", None)  # whose figures are of this conversation alone
         self.middleware = scripted.middleware(**options)
         script = [line for program in programs for line in scripted.turn(program)]
         self.agent = scripted.agent(

@@ -111,7 +111,7 @@ def test_a_closure_goes_on_while_the_worker_is_parked_and_is_a_tombstone_afterwa
 
 def test_park_zero_keeps_no_worker_and_the_state(scripted: Any, ask: Ask) -> None:
     script = [*scripted.turn("var x = 1"), *scripted.turn("x + 1")]
-    middleware = scripted.middleware(park=0)
+    middleware = scripted.middleware(park=0, pool=None)
     agent = scripted.agent(script, middleware, checkpointer=InMemorySaver())
     agent.invoke(ask(), thread())
     assert middleware._evaluator.sandbox.pool.stats()["sessions"] == 0
@@ -120,7 +120,7 @@ def test_park_zero_keeps_no_worker_and_the_state(scripted: Any, ask: Ask) -> Non
 
 def test_a_parked_worker_goes_by_itself_when_its_time_is_over(scripted: Any, ask: Ask) -> None:
     script = [*scripted.turn("var x = 1"), *scripted.turn("x + 1")]
-    middleware = scripted.middleware(park=0.2)
+    middleware = scripted.middleware(park=0.2, pool=None)
     agent = scripted.agent(script, middleware, checkpointer=InMemorySaver())
     agent.invoke(ask(), thread())
     deadline = time.monotonic() + 10
@@ -170,7 +170,7 @@ def test_past_max_parked_the_least_recently_used_worker_goes_and_no_state(
         *(line for n in range(3) for line in scripted.turn(f"var n = {n}")),
         *scripted.turn("n"),
     ]
-    middleware = scripted.middleware(max_parked=2)
+    middleware = scripted.middleware(max_parked=2, pool=None)
     agent = scripted.agent(script, middleware, checkpointer=InMemorySaver())
     for n in range(3):
         agent.invoke(ask(), thread(f"t{n}"))

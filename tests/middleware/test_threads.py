@@ -38,7 +38,7 @@ def test_nodes_of_one_graph_are_in_one_conversation_and_subgraphs_in_their_own()
 def test_a_program_that_calls_an_interpreter_gets_the_session_that_the_model_does(
     scripted: Any, ask: Ask
 ) -> None:
-    other = scripted.middleware(tool_name="js")
+    other = scripted.middleware(tool_name="js", pool=None)
     program = "await tools.js({code: 'globalThis.n = 7'}); await tools.js({code: 'n += 1'})"
     script = scripted.turn(program, scripted.evals("n", tool_name="js"))
     agent = scripted.agent(
@@ -112,7 +112,7 @@ def test_an_eval_whose_predecessor_never_comes_runs_all_the_same(scripted: Any, 
 def test_without_a_checkpointer_the_next_result_says_that_an_idle_sessions_state_is_lost(
     scripted: Any, ask: Ask
 ) -> None:
-    middleware = scripted.middleware(park=0)
+    middleware = scripted.middleware(park=0, pool=None)
     agent = scripted.agent(
         [*scripted.turn("var x = 1"), *scripted.turn("typeof x", "2")], middleware
     )
@@ -153,10 +153,11 @@ def test_a_pool_without_a_free_slot_is_a_result_for_the_model(scripted: Any, ask
     assert text.startswith('<error type="PoolExhausted">')
 
 
-def test_a_closed_middleware_says_so(scripted: Any, ask: Ask) -> None:
+@pytest.mark.parametrize("options", [{}, {"pool": None}], ids=["shared pool", "own pool"])
+def test_a_closed_middleware_says_so(scripted: Any, ask: Ask, options: dict[str, Any]) -> None:
     from qjs_pool import SessionClosed
 
-    middleware = scripted.middleware()
+    middleware = scripted.middleware(**options)
     agent = scripted.agent(scripted.turn("1"), middleware)
     middleware.close()
     middleware.close()
