@@ -7,10 +7,9 @@ import signal
 import time
 from collections.abc import Callable
 
-import psutil
-
 from qjs_pool import AsyncPool, Limits, Pool
 
+from . import memory
 from .parking import parked_memory
 from .timing import Figure, figure, timed
 
@@ -87,12 +86,12 @@ def idle_session_memory(scale: float) -> Figure:
     count = max(20, int(100 * scale))
     with Pool(max_sessions=count + 1) as pool:
         pool.session().eval("1+1")
-        before = psutil.virtual_memory().available
+        before = memory.available()
         sessions = [pool.session() for _ in range(count)]
         for session in sessions:
             session.eval("1+1")
             _ = session.pid  # its keeper stands
-        used = (before - psutil.virtual_memory().available) / count
+        used = (before - memory.available()) / count
     return Figure(used, used, "bytes")
 
 

@@ -3,10 +3,9 @@
 import contextlib
 from typing import Any
 
-import psutil
-
 from qjs_pool import Pool
 
+from . import memory
 from .timing import Figure
 
 _STATE = "const log = [1, 2, 3]; const add = (() => { let n = 0; return () => ++n })(); add()"
@@ -47,9 +46,9 @@ def parked_memory(scale: float) -> Figure:
             agent.invoke({"messages": [("user", "go")]}, config)
 
         turn(0)  # imports and first starts
-        before = psutil.virtual_memory().available
+        before = memory.available()
         for number in range(1, count + 1):
             turn(number)
-        used = (before - psutil.virtual_memory().available) / count * 500
+        used = (before - memory.available()) / count * 500
         assert pool.stats()["parked"]["sessions"] == count + 1
     return Figure(used, used, "bytes")
