@@ -84,8 +84,13 @@ def live_packs(entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> di
     for entry in entries:
         packs.update(_mapping(entry.get("packs")))
         places.update(_mapping(entry.get("places")))
-    kept = {name: places[name] for name in names if _pack_of(places.get(name)) in packs}
-    used = {pack: packs[pack] for pack in map(_pack_of, kept.values()) if pack is not None}
+    used: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    for name in names:
+        pack = _pack_of(places.get(name))
+        if pack is not None and pack in packs:
+            used[pack] = packs[pack]
+            kept[name] = places[name]
     return {"packs": used, "places": kept} if used else {}
 
 
