@@ -11,8 +11,13 @@ from qjs_pool import AsyncPool, Limits, Pool
 
 from . import memory
 from .parking import parked_memory
+from .stall import agent_stall, session_stall
 from .timing import Figure, figure, timed
 
+# A megabyte of either, as a heap has it.
+SMALL_ROWS = """var rows = Array.from({length: 9000},
+  (_, i) => ({id: i, name: "row " + i, ok: i % 2 == 0, tags: ["a", "b"]}));"""
+TEXTS = "var texts = Array.from({length: 10000}, (_, i) => 'x'.repeat(90) + i);"
 ROWS = "Array.from({length: 10000}, (_, i) => ({i, s: 'v' + i}))"
 
 
@@ -141,6 +146,19 @@ def fork(scale: float) -> Figure:
     return figure(times)
 
 
+def snapshot_and_restore(scale: float, program: str) -> Figure:
+    times = []
+    with Pool(min_idle=1) as pool, pool.session() as session:
+        session.eval(program).unwrap()
+        for _ in range(max(5, int(40 * scale))):
+            time.sleep(0.05)  # the idle worker is made off the path
+            started = time.perf_counter()
+            restored = pool.session(snapshot=session.snapshot())
+            times.append(time.perf_counter() - started)
+            restored.close()
+    return figure(times)
+
+
 MEASUREMENTS = [
     Measurement("warm 1+1, sync, durability none", 60e-6, warm_none, "warm"),
     Measurement("warm 1+1, sync, durability eval, back to back", 1e-3, warm_eval, "warm"),
@@ -164,6 +182,23 @@ MEASUREMENTS = [
     Measurement("one tool call from JS, sync no-op", 100e-6, tool_call),
     Measurement("10,000 small objects to the host", 0.050, to_host, "to_host"),
     Measurement("10,000 small objects from the host", 0.050, from_host),
+    Measurement(
+        "snapshot + restore of 1 KB",
+        0.001,
+        lambda scale: snapshot_and_restore(scale, "var text = 'x'.repeat(1000)"),
+    ),
+    Measurement(
+        "snapshot + restore of 1 MB, 10,000 texts",
+        0.040,
+        lambda scale: snapshot_and_restore(scale, TEXTS),
+    ),
+    Measurement(
+        "snapshot + restore of 1 MB, 9,000 small objects with lists",
+        0.040,
+        lambda scale: snapshot_and_restore(scale, SMALL_ROWS),
+    ),
+    Measurement("stall of an event loop: 50 MB, snapshot + restore", 0.020, session_stall),
+    Measurement("stall of an event loop: 50 MB in an agent's state", 0.020, agent_stall),
     Measurement("recovery after kill -9", 0.010, recovery),
     Measurement("fork of a session, to its first result", 0.006, fork),
 ]

@@ -22,21 +22,21 @@ from qjs_pool import snapshots
 from qjs_pool.errors import QjsPoolError, SnapshotRejected
 from qjs_pool.result import EvalResult
 from qjs_pool.snapshots import SnapshotDocument
-from qjs_pool.wire.documents import MAX_MANIFEST_BYTES
+from qjs_pool.wire.documents import MAX_MANIFEST_BYTES, Buffer
 
 from .live import Live
 from .options import Options
+from .packs import packed
 from .sandbox import Sandbox
 from .saved import (
     SNAPSHOT_KEY,
     Saved,
     hash_of,
-    merged,
+    last_write,
     opened_manifest,
     opened_reference,
     read,
     reference_fields,
-    replacing,
     snapshot_fields,
 )
 from .skills import Skills
@@ -50,8 +50,6 @@ _CHEAP_BYTES: Final = 64 << 10
 _CHEAP_RSS_BYTES: Final = 96 << 20
 # Hashing that much takes a millisecond: more is done in a thread.
 _INLINE_BYTES: Final = 256 << 10
-# A checkpoint is read with all that was written since the last whole one: that much costs nothing.
-_SMALL_BYTES: Final = 1 << 20
 
 Update = dict[str, Any]
 # What a sync or an async caller has to do in between: its name and its argument.
@@ -144,8 +142,10 @@ class Continuity:
             if saved.holds_snapshot:
                 if saved.modules:
                     yield "modules", saved.modules
-                document, body = yield from self._body(thread, saved)
-                yield "restore", (live.core, body)
+                document, parts = yield from self._body(thread, saved)
+                yield "restore", (live.core, parts)
+                # Each turn reads that much, until the checkpoint holds less of it.
+                live.written_bytes = sum(map(len, saved.chunks.values()))
                 live.manifest = document.manifest
                 live.known = frozenset(document.hashes)
                 self._registry.count("restored")
@@ -170,7 +170,7 @@ class Continuity:
     def _body(self, thread: Thread, saved: Saved) -> Work:
         context = _context(thread)
         room_bytes = self._options.limits.snapshot_room + MAX_MANIFEST_BYTES
-        chunks: Mapping[str, bytes] = saved.chunks
+        chunks: Mapping[str, Buffer] = saved.chunks
         if saved.ref is not None:
             name = opened_reference(saved, self._keys, context)
             if self._store is None:
@@ -181,10 +181,9 @@ class Continuity:
             chunks = yield "get", SnapshotDocument(manifest, {}).hashes
         else:
             manifest = opened_manifest(saved, self._keys, context, room_bytes)
-        document = SnapshotDocument(manifest, dict(chunks))
         size_bytes = sum(map(len, chunks.values()))
-        body = yield "hash", (size_bytes, lambda: snapshots.put_together(document))
-        return document, body
+        parts = yield "hash", (size_bytes, lambda: snapshots.body_parts(manifest, chunks))
+        return SnapshotDocument(manifest, {}), parts
 
     # --- from session to state ------------------------------------------------------------------
 
@@ -224,7 +223,8 @@ class Continuity:
                 entry |= yield from self._snapshot(thread, live, saved)
             except (QjsPoolError, OSError):  # the end of the turn will tell, unless it shrinks
                 live.cost = (float("inf"), 0)
-        return {SNAPSHOT_KEY: {self._options.tool_name: entry}}
+        write = yield from self._write(entry)
+        return {SNAPSHOT_KEY: write}
 
     def after_turn(self, thread: Thread, state: Any) -> Update | None:
         """What the end of the turn has to bring to the graph's state."""
@@ -246,7 +246,7 @@ class Continuity:
         live.at_turn_end = live.seq != 0
         if live.seq == saved.seq and (saved.at == saved.seq or saved.seq == 0):
             yield from self._at_rest(live)
-            return self._written(live, state, None)  # it has it all
+            return self._last(live, state, None)  # it has it all
         entry: Update = {"seq": live.seq, "head": live.head}
         try:
             entry |= yield from self._snapshot(thread, live, saved)
@@ -258,7 +258,8 @@ class Continuity:
             _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn starts empty")
         else:
             yield from self._at_rest(live)
-        return self._written(live, state, entry)
+        write = yield from self._write(entry)
+        return self._last(live, state, write)
 
     def _at_rest(self, live: Live) -> Work:
         """What the session holds is on its way to the graph's state: no keeper needs to hold it."""
@@ -266,20 +267,21 @@ class Continuity:
             with contextlib.suppress(QjsPoolError, OSError):  # the next turn finds out
                 yield "park", live.core
 
-    def _written(self, live: Live, state: Any, entry: Update | None) -> Update | None:
-        """The turn's last write: the whole value, where most of what was written is gone."""
-        tool_name = self._options.tool_name
-        write = {} if entry is None else {tool_name: entry}
-        whole = merged((state or {}).get(SNAPSHOT_KEY), [write])
-        held_bytes = sum(map(len, read({SNAPSHOT_KEY: whole}, tool_name).chunks.values()))
-        if live.written_bytes > _SMALL_BYTES + 4 * held_bytes:
-            live.written_bytes = 0
-            return {SNAPSHOT_KEY: replacing(whole, write)}
-        return {SNAPSHOT_KEY: write} if write else None
+    def _write(self, entry: Update) -> Work:
+        """The write of an entry."""
+        size_bytes = sum(map(len, (entry.get("chunks") or {}).values()))
+        return (yield "hash", (size_bytes, lambda: packed(self._options.tool_name, entry)))
+
+    def _last(self, live: Live, state: Any, write: Any) -> Update | None:
+        """The turn's last write; None if there is none."""
+        write, live.written_bytes = last_write(
+            state, self._options.tool_name, write, live.written_bytes
+        )
+        return None if write is None else {SNAPSHOT_KEY: write}
 
     def _snapshot(self, thread: Thread, live: Live, saved: Saved) -> Work:
         started = time.monotonic()
-        pieces: list[bytes] = yield "snapshot", live.core
+        pieces: list[Buffer] = yield "snapshot", live.core
         size_bytes = sum(map(len, pieces))
         if size_bytes > self._options.max_snapshot_bytes + MAX_MANIFEST_BYTES or (
             self._options.max_snapshot_bytes < 1024 < size_bytes
@@ -287,7 +289,7 @@ class Continuity:
             raise SnapshotRejected("the state is over max_snapshot_bytes")
         document: SnapshotDocument = yield (
             "hash",
-            (size_bytes, lambda: snapshots.take_apart(b"".join(pieces))),
+            (size_bytes, lambda: snapshots.take_apart_pieces(pieces)),
         )
         fields: Update = {"at": live.seq}
         # Of what was written the graph may have got nothing.

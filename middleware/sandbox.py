@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from qjs_pool.pool import Pool
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.result import EvalResult
 from qjs_pool.tools import Toolbox
+from qjs_pool.wire.documents import Buffer
 
 from .options import Options
 
@@ -257,15 +258,17 @@ class Sandbox:
         """As `snapshot`, in the running loop."""
         return await drive_async(core, core.snapshot)
 
-    def restore(self, core: Core, body: bytes, modules: Modules) -> None:
-        """Fill a new session."""
-        drive(core, self._restoring(core, body, modules))
+    def restore(self, core: Core, parts: Sequence[Buffer], modules: Modules) -> None:
+        """Fill a new session from the parts of a body."""
+        drive(core, self._restoring(core, parts, modules))
 
-    async def restore_async(self, core: Core, body: bytes, modules: Modules) -> None:
+    async def restore_async(self, core: Core, parts: Sequence[Buffer], modules: Modules) -> None:
         """As `restore`, in the running loop."""
-        await drive_async(core, self._restoring(core, body, modules))
+        await drive_async(core, self._restoring(core, parts, modules))
 
-    def _restoring(self, core: Core, body: bytes, modules: Modules) -> Callable[[], Steps[None]]:
+    def _restoring(
+        self, core: Core, parts: Sequence[Buffer], modules: Modules
+    ) -> Callable[[], Steps[None]]:
         toolbox = Toolbox.of(None)
         described = self.pool.toolbox_described(toolbox)
         installed = {**self.pool.options.modules, **modules}
@@ -273,6 +276,6 @@ class Sandbox:
         def steps() -> Steps[None]:
             # Without tools, which no restored code may call; the eval to come offers its own.
             yield from core.configure(toolbox, described, installed)
-            yield from core.restore(body)
+            yield from core.restore(parts)
 
         return steps

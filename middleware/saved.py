@@ -1,11 +1,14 @@
 """A conversation's REPL as the graph's state holds it: what is written, merged, signed and read.
 
-    channel  {tool name: entry}, so that two middlewares of one agent do not meet
+    channel  {tool name: entry}, so that two middlewares of one agent do not meet; a large write
+             is bytes, see `packs`
     entry    seq, head    the state after the last eval: its place in the line, and a random name
              at           the `seq` that the snapshot below was taken at
              manifest     sealed: it is signed, and names the chunks by hash
              chunks       {hash: bytes}; a write has those only that the entry before it had not
+             packs, places                      large chunks, see `packs`
              hashes       of all chunks of that manifest
+             whole        the `seq` at which the checkpoint last had all of this
              ref          instead of these three: the manifest's sealed hash, in a `snapshot_store`
              modules      skills whose code the state may need
              lost         why there is no snapshot
@@ -23,11 +26,17 @@ from typing import Any, Final
 from qjs_pool import snapshots
 from qjs_pool.errors import SnapshotRejected
 from qjs_pool.snapshots import SnapshotDocument
+from qjs_pool.wire.documents import Buffer
 
+from .packs import chunks_in, live_packs, loose, unpacked
 from .seam import HAS_DELTAS, Overwrite, channel_of
 
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
-_SNAPSHOT_FIELDS: Final = ("manifest", "chunks", "hashes", "ref", "modules", "lost")
+_SNAPSHOT_FIELDS: Final = (
+    "manifest", "chunks", "packs", "places", "hashes", "ref", "modules", "lost",
+)  # fmt: skip
+_SMALL_BYTES: Final = 1 << 20  # reading that much costs nothing
+_WHOLE_EVERY: Final = 20  # evals, where the whole is small
 
 Keys = Sequence[bytes]
 
@@ -40,10 +49,11 @@ class Saved:
     head: str = ""
     at: int = 0
     manifest: bytes | None = None
-    chunks: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    chunks: Mapping[str, Buffer] = dataclasses.field(default_factory=dict)
     ref: bytes | None = None
     modules: tuple[str, ...] = ()
     lost: str = ""
+    whole: int = 0
 
     @property
     def holds_snapshot(self) -> bool:
@@ -55,6 +65,8 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
     step may be written in any order."""
     entries: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     for write in writes:
+        if isinstance(write, bytes):
+            write = unpacked(write)
         if isinstance(write, Mapping):
             for tool_name, entry in write.items():
                 entries[tool_name] = _merged_entry(entries.get(tool_name), entry)
@@ -66,13 +78,27 @@ def state_channel() -> Any:
     return channel_of(merged)
 
 
-def replacing(whole: dict[str, Any], write: dict[str, Any]) -> Any:
-    """A write that has the checkpoint hold the whole value, so that earlier ones are read no more.
+def last_write(state: Any, tool_name: str, write: Any, written_bytes: int) -> tuple[Any, int]:
+    """What a turn's last write is instead of `write`, and what has been written since the whole.
 
-    For a node of its own: a step may make one of its kind. An older langgraph, whose checkpoints
-    hold whole values anyway, gets `write`.
+    The whole value, where it is little beside what was written: a checkpoint is read with all
+    writes since the last whole one. An older langgraph has whole values in all of them anyway.
+
+    Args:
+        write: of the turn's last snapshot; None if there is none.
+        written_bytes: to this channel, since the whole was.
     """
-    return Overwrite(whole) if HAS_DELTAS else write
+    channel = state.get(SNAPSHOT_KEY) if isinstance(state, Mapping) else None
+    whole = merged(channel, [] if write is None else [write])
+    saved = read({SNAPSHOT_KEY: whole}, tool_name)
+    held_bytes = sum(map(len, saved.chunks.values()))
+    is_many = held_bytes <= _SMALL_BYTES and saved.seq - saved.whole >= _WHOLE_EVERY
+    if not HAS_DELTAS or not (is_many or written_bytes > _SMALL_BYTES + 4 * held_bytes):
+        return write, written_bytes
+    value = {name: loose(_mapping(entry)) for name, entry in whole.items()}
+    value.setdefault(tool_name, {})["whole"] = saved.seq
+    # A node of its own makes it: a step may have one of its kind.
+    return Overwrite(value), 0
 
 
 def _merged_entry(old: Any, new: Any) -> Any:
@@ -95,7 +121,11 @@ def _merged_entry(old: Any, new: Any) -> Any:
     hashes = entry.get("hashes")
     if isinstance(hashes, (list, tuple)):
         known = {**_mapping(old.get("chunks")), **_mapping(new.get("chunks"))}
-        entry["chunks"] = {name: known[name] for name in hashes if name in known}
+        names = [name for name in hashes if isinstance(name, str)]
+        entry["chunks"] = {name: known[name] for name in names if name in known}
+        entry.pop("packs", None)
+        entry.pop("places", None)
+        entry |= live_packs((old, new), (name for name in names if name not in known))
     return entry
 
 
@@ -105,16 +135,16 @@ def read(state: Any, tool_name: str) -> Saved:
     entry = _mapping(_mapping(channel).get(tool_name))
     head, modules, lost = entry.get("head"), entry.get("modules"), entry.get("lost")
     manifest, ref = entry.get("manifest"), entry.get("ref")
-    chunks = _mapping(entry.get("chunks"))
     return Saved(
         seq=_number(entry, "seq"),
         head=head if isinstance(head, str) else "",
         at=_number(entry, "at"),
         manifest=manifest if isinstance(manifest, bytes) else b"" if manifest is not None else None,
-        chunks={name: part for name, part in chunks.items() if isinstance(part, bytes)},
+        chunks=chunks_in(entry),
         ref=ref if isinstance(ref, bytes) else b"" if ref is not None else None,
         modules=tuple(str(name) for name in modules) if isinstance(modules, (list, tuple)) else (),
         lost=lost if isinstance(lost, str) else "",
+        whole=_number(entry, "whole"),
     )
 
 
@@ -140,7 +170,9 @@ def opened_manifest(saved: Saved, keys: Keys, context: str, max_bytes: int) -> b
     Raises:
         SnapshotRejected: it is damaged, or not signed as it should be.
     """
-    return snapshots.open_sealed(saved.manifest, keys=keys, context=context, max_bytes=max_bytes)
+    return bytes(
+        snapshots.open_sealed(saved.manifest, keys=keys, context=context, max_bytes=max_bytes)
+    )
 
 
 def opened_reference(saved: Saved, keys: Keys, context: str) -> str:
@@ -150,7 +182,7 @@ def opened_reference(saved: Saved, keys: Keys, context: str) -> str:
         SnapshotRejected: it is damaged, or not signed as it should be.
     """
     text = snapshots.open_sealed(saved.ref, keys=keys, context=context, max_bytes=64)
-    name = text.decode("ascii", "replace")
+    name = str(text, "ascii", "replace")
     if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
         raise SnapshotRejected("the snapshot's reference is damaged")
     return name

@@ -44,7 +44,9 @@ __all__ = [
     "within_run",
 ]
 
-_WHOLE_EVERY: Final = 20  # writes of a channel between two that hold its whole value
+# Writes of a channel between two checkpoints that hold its whole value. A large one would stall the
+# event loop; a small one is written whole much earlier, see `Continuity`.
+_WHOLE_EVERY: Final = 500
 
 
 def _must_be(missing: ModuleNotFoundError, package: str) -> None:

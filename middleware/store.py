@@ -11,15 +11,17 @@ import base64
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from qjs_pool.large import slices
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore, Item
 
 _INLINE_BYTES: Final = 256 << 10  # base64 of that much takes a millisecond: more, in a thread
-_SLICE_CHARS: Final = 4 << 18  # of the text of a slice
-_SLICE_BYTES: Final = 3 << 18  # a multiple of three, so that only the last one is padded
+_SLICE_BYTES: Final = 3 << 16  # a multiple of three, so that only the last one is padded
 _NAMESPACE: Final = ("qjs_pool", "snapshots")
 
 
@@ -114,26 +116,34 @@ def _holds(path: pathlib.Path, data: bytes) -> bool:
 
 def _size(item: Item | None) -> int:
     data = None if item is None else item.value.get("data")
-    return len(data) if isinstance(data, str) else 0
+    return sum(map(len, _texts(data)))
 
 
 def _boxed(data: bytes) -> dict[str, Any]:
-    # In slices: in one go it would keep every other thread, an event loop's too, from running.
-    view = memoryview(data)
-    slices = (view[at : at + _SLICE_BYTES] for at in range(0, len(data), _SLICE_BYTES))
-    return {"data": "".join(base64.b64encode(part).decode("ascii") for part in slices)}
+    # In slices, and a list of them where there are several: a text of it all is made in one go,
+    # which keeps every other thread, an event loop's too, from running.
+    texts = [base64.b64encode(part).decode("ascii") for part in slices(data, _SLICE_BYTES)]
+    return {"data": texts[0] if len(texts) == 1 else texts}
+
+
+def _texts(data: Any) -> list[str]:
+    """What was stored, text by text; nothing if it is nothing of ours."""
+    texts = data if isinstance(data, list) else [data]
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 def _unboxed(items: Mapping[str, Item | None]) -> dict[str, bytes]:
     found = {}
     for name, item in items.items():
-        data = None if item is None else item.value.get("data")
-        if isinstance(data, str):
+        texts = _texts(None if item is None else item.value.get("data"))
+        if texts:
             try:
-                found[name] = b"".join(
-                    base64.b64decode(data[at : at + _SLICE_CHARS], validate=True)
-                    for at in range(0, len(data), _SLICE_CHARS)
-                )
+                found[name] = b"".join(map(_decoded, texts))
             except ValueError:
                 continue  # as good as missing
     return found
+
+
+def _decoded(text: str) -> bytes:
+    time.sleep(0)  # whoever waits for the interpreter's lock runs now
+    return base64.b64decode(text, validate=True)

@@ -263,7 +263,7 @@ class AsyncPool(PoolFront):
                 await drive_async(core, core.open)
             else:
                 body = await self._opened(core, *snapshot)
-                await drive_async(core, lambda: core.restore(body))
+                await drive_async(core, lambda: core.restore([body]))
         except BaseException:
             core.close()
             pool.release(core)
@@ -271,7 +271,7 @@ class AsyncPool(PoolFront):
         pool.report_isolation(core.layers)
         return AsyncSession(self, core)
 
-    async def _opened(self, core: Core, blob: bytes, context: str) -> bytes:
+    async def _opened(self, core: Core, blob: bytes, context: str) -> memoryview:
         """The body of a snapshot, hashed and verified."""
         opened, limits = self._core.opened_snapshot, core.options.limits
         if isinstance(blob, bytes) and len(blob) >= _OFF_LOOP_BYTES:

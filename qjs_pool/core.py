@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .conversation import STAND_S, Conversation, Steps
@@ -17,6 +17,7 @@ from .errors import SessionClosed, SnapshotRejected, SpawnError, UsageError
 from .evals import ATTEMPTS, Evals, Held
 from .exits import describe_death
 from .holding import Suspension
+from .large import pieces_of
 from .link import Link
 from .options import SessionOptions
 from .outcomes import RESET
@@ -26,12 +27,13 @@ from .supervisor import raise_refused
 from .tools import Toolbox
 from .turnstile import Turnstile
 from .wire import messages as wire
-from .wire.documents import MAX_MANIFEST_BYTES
+from .wire.documents import MAX_MANIFEST_BYTES, Buffer
 
 MAX_WAITING: Final = 64
 # CPU seconds for writing the state down; the guest's programs are not charged for it.
 _SNAPSHOT_CPU_S: Final = 20.0
-_PIECE_BYTES: Final = 1 << 20  # sent from event loops as well: a millisecond each
+# Sent from event loops as well, and copied some times on the way: this much is a millisecond.
+_PIECE_BYTES: Final = 1 << 18
 _DIED_EVERY_TIME: Final = "the session's worker died at this request every time"
 
 
@@ -251,11 +253,11 @@ class Core(Evals):
                 raise SnapshotRejected(f"no snapshot was taken: {_why_killed(answer)}")
         raise SnapshotRejected(f"no snapshot was taken: {_DIED_EVERY_TIME}")
 
-    def restore(self, body: bytes) -> Steps[None]:
-        """Fill a session that ran nothing from a body; it is secured before this returns."""
+    def restore(self, parts: Sequence[Buffer]) -> Steps[None]:
+        """Fill a session that ran nothing from the parts of a body; it is secured then."""
         for _ in range(ATTEMPTS):
             talk = yield from self._settle()
-            answer = yield from self._send_body(talk, body)
+            answer = yield from self._send_body(talk, parts)
             if isinstance(answer, wire.Done):
                 if answer.problem is not None:
                     talk.leaving = True
@@ -269,12 +271,13 @@ class Core(Evals):
             self._notes.clear()  # nothing ran that could be lost
         raise SnapshotRejected(f"the snapshot was refused: {_DIED_EVERY_TIME}")
 
-    def _send_body(self, talk: Conversation, body: bytes) -> Steps[wire.Done | Death]:
+    def _send_body(self, talk: Conversation, parts: Sequence[Buffer]) -> Steps[wire.Done | Death]:
         limits = self.options.limits
         cpu_s = _SNAPSHOT_CPU_S if limits.cpu is None else limits.cpu
-        for start in range(0, len(body), _PIECE_BYTES):
-            piece = body[start : start + _PIECE_BYTES]
-            more = start + _PIECE_BYTES < len(body)
+        left_bytes = sum(map(len, parts))
+        for piece in pieces_of(parts, _PIECE_BYTES):
+            left_bytes -= len(piece)
+            more = left_bytes > 0
             self._ids += 1
             request = wire.Restore(self._ids, piece, more, limits.snapshot_room, cpu_s)
             answer = yield from self._ask(talk, request, limits.wall, cpu_s)

@@ -35,7 +35,7 @@ class Outbox:
         sent = max(0, self._link.write(frame)) if idle else 0
         self.taken_bytes += sent
         if sent < len(frame):
-            self._waiting += frame[sent:]
+            self._waiting += memoryview(frame)[sent:]
             if idle:  # else the poller says when there is room
                 self.flush()
 

@@ -83,7 +83,7 @@ class Pool(PoolFront):
             else:
                 limits_in_force = core.options.limits
                 body = self._core.opened_snapshot(snapshot, snapshot_context, limits_in_force)
-                drive(core, lambda: core.restore(body))
+                drive(core, lambda: core.restore([body]))
         except BaseException:
             core.close()
             self._core.release(core)

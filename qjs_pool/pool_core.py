@@ -159,7 +159,7 @@ class PoolCore:
         )
         return (*functions, *toolbox.described())
 
-    def opened_snapshot(self, blob: bytes, context: str, limits: Limits) -> bytes:
+    def opened_snapshot(self, blob: bytes, context: str, limits: Limits) -> memoryview:
         """The body of a snapshot; costs a hash over all of it."""
         _check_context(context)
         return snapshots.open_sealed(
@@ -172,7 +172,7 @@ class PoolCore:
     def sealed_snapshot(self, pieces: list[bytes], context: str) -> bytes:
         """A body in its envelope; costs a hash over all of it."""
         _check_context(context)
-        return snapshots.seal(b"".join(pieces), keys=self.options.snapshot_keys, context=context)
+        return snapshots.seal_parts(pieces, keys=self.options.snapshot_keys, context=context)
 
     def adopt(self, core: Core) -> None:
         """Take a session into the pool's keeping."""

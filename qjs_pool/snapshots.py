@@ -14,14 +14,15 @@ import dataclasses
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from .errors import SnapshotRejected, UsageError
+from .large import Drain, copied
 from .wire import documents
-from .wire.documents import BadDocument
+from .wire.documents import BadDocument, Buffer
 
 _HEADER: Final = struct.Struct("<4sBBH")
 _MAGIC: Final = b"QJSS"
@@ -87,39 +88,70 @@ def _named(manifest: bytes) -> _Named:
         raise SnapshotRejected(f"the snapshot's manifest is damaged: {error}") from None
 
 
-def take_apart(body: bytes) -> SnapshotDocument:
-    """Split a body into its manifest and chunks.
+def take_apart(body: Buffer) -> SnapshotDocument:
+    """Split a body into its manifest and chunks, which are copies.
 
     Raises:
         SnapshotRejected: the body is damaged.
     """
-    stored, parts = _parts(body)
-    hashes = [hashlib.sha256(part).hexdigest() for part in parts]
-    manifest = msgspec.json.encode(_Named(stored, hashes))
-    return SnapshotDocument(manifest, dict(zip(hashes, parts, strict=True)))
+    return take_apart_pieces([body])
+
+
+def take_apart_pieces(pieces: list[Buffer]) -> SnapshotDocument:
+    """Split a body that came in pieces. Each is let go of as soon as possible: the list is emptied.
+
+    Raises:
+        SnapshotRejected: the body is damaged.
+    """
+    body = Drain(pieces)
+    stored: bytes | None = None
+    hashes: list[str] = []
+    chunks: dict[str, bytes] = {}
+    while body.left_bytes:
+        prefix = body.take(documents.LENGTH_BYTES)
+        if len(prefix) < documents.LENGTH_BYTES:
+            raise SnapshotRejected("the snapshot is damaged: it is cut short")
+        length = documents.length_of(prefix)
+        if length > body.left_bytes:
+            raise SnapshotRejected("the snapshot is damaged: it is cut short")
+        part = body.take(length)
+        if stored is None:
+            stored = part
+            continue
+        hashes.append(hashlib.sha256(part).hexdigest())
+        chunks[hashes[-1]] = part
+    if stored is None:
+        raise SnapshotRejected("the snapshot is damaged: it is empty")
+    return SnapshotDocument(msgspec.json.encode(_Named(stored, hashes)), chunks)
 
 
 def put_together(document: SnapshotDocument) -> bytes:
-    """The body of a document; every chunk must be what the manifest says.
+    """The body of a document, see `body_parts`."""
+    return b"".join(body_parts(document.manifest, document.chunks))
+
+
+def body_parts(manifest: bytes, chunks: Mapping[str, Buffer]) -> list[Buffer]:
+    """The body of a document, part by part; every chunk must be what the manifest says.
 
     Raises:
         SnapshotRejected: a chunk is missing or is not the one that the manifest names.
     """
-    named = _named(document.manifest)
-    parts: list[bytes] = []
+    named = _named(manifest)
+    parts: list[Buffer] = []
     for number, name in enumerate(named.chunks):
-        part = document.chunks.get(name)
+        part = chunks.get(name)
         if part is None:
             raise SnapshotRejected(f"chunk {number} of the snapshot is missing")
         if hashlib.sha256(part).hexdigest() != name:
             raise SnapshotRejected(f"chunk {number} of the snapshot is damaged")
         parts.append(part)
-    return documents.join(named.stored, parts)
+    return documents.parts_of_body(named.stored, parts)
 
 
 def pack(document: SnapshotDocument, *, keys: Keys = (), context: str = "") -> bytes:
     """A document as one blob, signed with the first of `keys` if there are any."""
-    return seal(put_together(document), keys=keys, context=context)
+    parts = body_parts(document.manifest, document.chunks)
+    return seal_parts(parts, keys=keys, context=context)
 
 
 def unpack(
@@ -129,18 +161,27 @@ def unpack(
     return take_apart(open_sealed(blob, keys=keys, context=context, max_bytes=max_bytes))
 
 
-def seal(body: bytes, *, keys: Keys = (), context: str = "") -> bytes:
+def seal(body: Buffer, *, keys: Keys = (), context: str = "") -> bytes:
     """Put a body into its envelope."""
+    return seal_parts([body], keys=keys, context=context)
+
+
+def seal_parts(parts: Sequence[Buffer], *, keys: Keys = (), context: str = "") -> bytes:
+    """Put the body that consists of these parts into its envelope, copying it once."""
     header = _HEADER.pack(_MAGIC, _VERSION, _SIGNED if keys else 0, 0)
-    digest = hashlib.sha256(body).digest()
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(part)
+    digest = hashed.digest()
     tag = _tag(keys[0], header, digest, context) if keys else b""
-    return b"".join((header, digest, tag, body))
+    # Of bytes and nothing else, a join of this size lets other threads run.
+    return b"".join((header, digest, tag, *parts))
 
 
 def open_sealed(
     blob: object, *, keys: Keys = (), context: str = "", max_bytes: int | None = None
-) -> bytes:
-    """The body of a blob.
+) -> memoryview:
+    """The body of a blob: a view of it, no copy, or of a copy where others may write to it.
 
     Args:
         keys: any of them may have signed it; without keys a signature is not looked at.
@@ -172,11 +213,11 @@ def open_sealed(
     return body
 
 
-def _envelope(blob: object) -> tuple[bytes, bytes, bytes]:
+def _envelope(blob: object) -> tuple[bytes, bytes, memoryview]:
     """Header, digest with signature, and body."""
     if not isinstance(blob, (bytes, bytearray, memoryview)):
         raise UsageError(f"snapshot must be bytes, not {type(blob).__name__}")
-    data = bytes(blob)
+    data = blob if isinstance(blob, bytes) else copied(blob)
     if len(data) < _HEADER.size + _DIGEST_BYTES:
         raise SnapshotRejected("the snapshot is shorter than its header")
     magic, version, flags, _ = _HEADER.unpack_from(data)
@@ -187,7 +228,7 @@ def _envelope(blob: object) -> tuple[bytes, bytes, bytes]:
     start = _HEADER.size + _DIGEST_BYTES * (2 if flags & _SIGNED else 1)
     if len(data) < start:
         raise SnapshotRejected("the snapshot is shorter than its header")
-    return data[: _HEADER.size], data[_HEADER.size : start], data[start:]
+    return data[: _HEADER.size], data[_HEADER.size : start], memoryview(data)[start:]
 
 
 def _tag(key: bytes, header: bytes, digest: bytes, context: str) -> bytes:
@@ -195,7 +236,7 @@ def _tag(key: bytes, header: bytes, digest: bytes, context: str) -> bytes:
     return hmac.digest(key, b"".join((_PURPOSE, header, digest, about)), "sha256")
 
 
-def _parts(body: bytes) -> tuple[bytes, list[bytes]]:
+def _parts(body: Buffer) -> tuple[memoryview, list[memoryview]]:
     try:
         return documents.split(body)
     except BadDocument as error:

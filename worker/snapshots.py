@@ -16,7 +16,7 @@ from qjs_pool.wire.documents import BadDocument, Global, Manifest
 from .engine import Engine, EngineOutOfMemory, Interrupted
 
 # Taking in a piece copies it some times, in the host's event loop: this much is a millisecond.
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 18
 # Room for the survey's tables and the text, next to a heap that may be full.
 _HEADROOM_BYTES: Final = 16 << 20
 

@@ -10,6 +10,7 @@ is in a document, only the engine knows (`prelude/98-snapshot-write.js`).
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -17,11 +18,15 @@ import zstandard
 
 FORMAT: Final = 1
 _LENGTH: Final = struct.Struct("<I")
+LENGTH_BYTES: Final = _LENGTH.size
 _PLAIN: Final = b"\0"
 _ZSTD: Final = b"\1"
 # Below this a frame's own header eats what compression saves.
 _WORTH_BYTES: Final = 200
 MAX_MANIFEST_BYTES: Final = 16 << 20
+
+
+Buffer = bytes | memoryview
 
 
 class BadDocument(ValueError):
@@ -73,18 +78,18 @@ def store(data: bytes) -> bytes:
     return _PLAIN + data
 
 
-def unstore(stored: bytes, max_bytes: int) -> bytes:
+def unstore(stored: Buffer, max_bytes: int) -> bytes:
     """What was stored, at most `max_bytes` of it.
 
     Raises:
         BadDocument: it is damaged, or larger.
     """
-    how = stored[:1]
+    how, packed = stored[:1], memoryview(stored)[1:]
     if how == _PLAIN:
-        size = len(stored) - 1
+        size = len(packed)
     elif how == _ZSTD:
         try:
-            size = zstandard.frame_content_size(stored[1:])
+            size = zstandard.frame_content_size(packed)
         except zstandard.ZstdError as error:
             raise BadDocument(f"a part is damaged: {error}") from None
         if size < 0:
@@ -94,10 +99,10 @@ def unstore(stored: bytes, max_bytes: int) -> bytes:
     if size > max_bytes:
         raise BadDocument(f"it unpacks to more than {max_bytes} bytes")
     if how == _PLAIN:
-        return stored[1:]
+        return bytes(packed)
     try:
         # Never more than the frame says, so never more than `max_bytes`.
-        data = zstandard.ZstdDecompressor().decompress(stored[1:], max_output_size=max(size, 1))
+        data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max(size, 1))
     except zstandard.ZstdError as error:
         raise BadDocument(f"a part is damaged: {error}") from None
     if len(data) != size:
@@ -105,30 +110,42 @@ def unstore(stored: bytes, max_bytes: int) -> bytes:
     return data
 
 
-def join(manifest: bytes, documents: list[bytes]) -> bytes:
-    """A body out of a stored manifest and stored documents."""
+def parts_of_body(manifest: Buffer, documents: Sequence[Buffer]) -> list[Buffer]:
+    """What a body is, part by part, out of a stored manifest and stored documents."""
     parts = [_LENGTH.pack(len(manifest)), manifest]
     for document in documents:
         parts += (_LENGTH.pack(len(document)), document)
-    return b"".join(parts)
+    return parts
 
 
-def split(body: bytes) -> tuple[bytes, list[bytes]]:
-    """The stored manifest and the stored documents of a body.
+def join(manifest: Buffer, documents: Sequence[Buffer]) -> bytes:
+    """A body out of a stored manifest and stored documents."""
+    return b"".join(parts_of_body(manifest, documents))
+
+
+def length_of(prefix: Buffer) -> int:
+    """What the `LENGTH_BYTES` before a part say of its length."""
+    (length,) = _LENGTH.unpack(prefix)
+    return int(length)
+
+
+def split(body: Buffer) -> tuple[memoryview, list[memoryview]]:
+    """The stored manifest and the stored documents of a body: views of it, no copies.
 
     Raises:
         BadDocument: it is cut short.
     """
-    parts: list[bytes] = []
+    parts: list[memoryview] = []
+    view = memoryview(body)
     at = 0
     while at < len(body):
-        if at + _LENGTH.size > len(body):
+        if at + LENGTH_BYTES > len(body):
             raise BadDocument("it is cut short")
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
+        length = length_of(view[at : at + LENGTH_BYTES])
+        at += LENGTH_BYTES
         if at + length > len(body):
             raise BadDocument("it is cut short")
-        parts.append(body[at : at + length])
+        parts.append(view[at : at + length])
         at += length
     if not parts:
         raise BadDocument("it is empty")

@@ -57,7 +57,8 @@ class FrameDecoder:
             end = start + HEADER_BYTES + length
             if end > held:
                 break
-            bodies.append(bytes(buffer[start + HEADER_BYTES : end]))
+            with memoryview(buffer) as view:
+                bodies.append(bytes(view[start + HEADER_BYTES : end]))
             start = end
         if start:
             del buffer[:start]

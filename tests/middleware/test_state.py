@@ -511,22 +511,23 @@ def test_large_states_are_hashed_packed_and_stored_outside_of_the_event_loop(
     scripted: Any, ask: Ask, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from qjs_pool import snapshots
-    from qjs_pool.middleware import store
+    from qjs_pool.middleware import continuity, store
 
     in_loop: list[str] = []
 
-    def watched(module: Any, name: str) -> None:
+    def watched(module: Any, name: str, counts: Callable[..., Any] = lambda *_: True) -> None:
         real = getattr(module, name)
 
         def call(*args: Any) -> Any:
-            if threading.current_thread() is threading.main_thread():
+            if threading.current_thread() is threading.main_thread() and counts(*args):
                 in_loop.append(name)
             return real(*args)
 
         monkeypatch.setattr(module, name, call)
 
-    watched(snapshots, "take_apart")
-    watched(snapshots, "put_together")
+    watched(snapshots, "take_apart_pieces")
+    watched(snapshots, "body_parts")
+    watched(continuity, "packed", lambda _, entry: entry.get("chunks"))
     watched(store.FolderStore, "put")
     watched(store, "_boxed")
     watched(store, "_unboxed")

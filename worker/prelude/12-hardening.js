@@ -3,7 +3,7 @@
 // Removed: clocks and shared memory. Replaced: `Proxy`, so that the formatter can tell a proxy without
 // running its traps, and `InternalError`, so that an engine's "out of memory" can be told from one
 // that the guest constructed. Locked: what `then` looks up on an ordinary promise.
-const { guestMadeErrors, isProxy, proxyTarget, registerProxy } = (() => {
+const { guestMadeErrors, isProxy, marked, proxyTarget, registerProxy } = (() => {
   const {
     globalThis, ErrorPrototype, ErrorPrototypeGetStack, InternalError, ObjectDefineProperty,
     ObjectPrototypeHasOwnProperty, ObjectSetPrototypeOf, Promise, PromisePrototype, Proxy, ReflectApply,
@@ -41,9 +41,11 @@ const { guestMadeErrors, isProxy, proxyTarget, registerProxy } = (() => {
 
   // --- Proxy: each one is remembered with its target --------------------------------------------
   const targets = new WeakMap();
+  const marked = new WeakSet(); // what is not what it looks like, see 93-snapshot-attributes.js
 
   function registerProxy(proxy, target) {
     WeakMapPrototypeSet(targets, proxy, target);
+    WeakSetPrototypeAdd(marked, proxy);
     return proxy;
   }
 
@@ -111,6 +113,7 @@ const { guestMadeErrors, isProxy, proxyTarget, registerProxy } = (() => {
     __proto__: null,
     guestMadeErrors,
     isProxy(value) { return WeakMapPrototypeHas(targets, value); },
+    marked,
     proxyTarget(value) { return WeakMapPrototypeGet(targets, value); },
     registerProxy,
   };

@@ -1,17 +1,16 @@
-// Marked objects: those that may have properties with attributes of their own, and those of the base
-// image (94-snapshot-names marks them). All others can be taken for what they look like.
+// Marked objects: those that may have properties with attributes of their own, those of the base image
+// (94-snapshot-names marks them), and proxies. All others can be taken for what they look like: one look
+// into one set, for each object of a large state.
 //
 // Asking for the descriptor of every property would take most of a snapshot's time. Such properties
 // come about only through the functions below (and by syntax: accessors of literals and classes, which
 // can be asked for cheaply), so the functions remember what they were given.
-const { isMarked, mark } = (() => {
+const { mark } = (() => {
   const {
     Object, ObjectCreate, ObjectDefineProperties, ObjectDefineProperty, ObjectPrototype,
-    ObjectPrototype__defineGetter__, ObjectPrototype__defineSetter__, ReflectDefineProperty, WeakSet,
-    WeakSetPrototypeAdd, WeakSetPrototypeHas, globalThis,
+    ObjectPrototype__defineGetter__, ObjectPrototype__defineSetter__, ReflectDefineProperty,
+    WeakSetPrototypeAdd, globalThis,
   } = primordials;
-
-  const marked = new WeakSet();
 
   function mark(object) {
     let target = object;
@@ -62,9 +61,5 @@ const { isMarked, mark } = (() => {
   web.hide(ObjectPrototype, "__defineGetter__", inherited.__defineGetter__);
   web.hide(ObjectPrototype, "__defineSetter__", inherited.__defineSetter__);
 
-  return {
-    __proto__: null,
-    isMarked(object) { return WeakSetPrototypeHas(marked, object); },
-    mark,
-  };
+  return { __proto__: null, mark };
 })();

@@ -17,7 +17,7 @@ const functionSurvey = (() => {
     if (proof === undefined || !isRestorable(fn, s)) {
       const tool = toolNameOf(s, fn);
       if (tool === undefined) steps.lose(id, lostTypeOf(fn));
-      else s.records[id] = { __proto__: null, kind: "Tool", name: tool };
+      else steps.record(id, { __proto__: null, kind: "Tool", name: tool });
       return;
     }
     const prototype = ReflectGetPrototypeOf(fn);
@@ -25,7 +25,7 @@ const functionSurvey = (() => {
       __proto__: null, kind: "Function", proof, props: newList(), prototype: undefined,
       extensible: ReflectIsExtensible(fn), name: null, length: null, absent: newList(),
     };
-    s.records[id] = record;
+    steps.record(id, record);
     steps.soil(id);
     if (proof.kind === "M") {
       steps.reachObject(proof.owner, id);
@@ -168,7 +168,7 @@ const functionSurvey = (() => {
       __proto__: null, kind: "Prototype", owner, props: newList(), prototype: undefined,
       extensible: ReflectIsExtensible(object), absent: newList(),
     };
-    s.records[id] = record;
+    steps.record(id, record);
     steps.single(id);
     steps.soil(id);
     steps.reachObject(owner, id);

@@ -12,8 +12,8 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     ArrayIsArray, ArrayPrototype, Map, MapIteratorPrototypeNext, MapPrototypeEntries, MapPrototypeGet,
     MapPrototypeSet, ObjectPrototype, ObjectPrototypeHasOwnProperty, ObjectPrototype__lookupGetter__,
     ReflectGetOwnPropertyDescriptor, ReflectGetPrototypeOf, ReflectIsExtensible, ReflectOwnKeys,
-    SetIteratorPrototypeNext, SetPrototypeValues, SymbolKeyFor, TypedArrayPrototypeGetBuffer,
-    TypedArrayPrototypeGetLength, globalThis,
+    Int32Array, SetIteratorPrototypeNext, SetPrototypeValues, SymbolKeyFor, TypedArrayPrototypeGetBuffer,
+    TypedArrayPrototypeGetLength, TypedArrayPrototypeSet, Uint16Array, WeakSetPrototypeHas, globalThis,
   } = P;
 
   const DIRTY = 1;
@@ -43,16 +43,21 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   let s = null; // the survey that is going on, and its hottest parts:
   let memo = null; // object or symbol -> number
   let objects = null;
-  let flags = null;
+  let flags = null; // with `parents`, typed arrays: half the time and a quarter of the memory of lists
   let parents = null; // the object through which each was found first
+  let room = 0; // in these two
+  let hasExports = false;
   let units = 0;
+  let maxUnits = 0;
 
-  function begin(maxUnits) {
+  function begin(limit) {
     memo = new Map();
     objects = newList();
-    flags = newList();
-    parents = newList();
+    room = 1024;
+    flags = new Uint16Array(room);
+    parents = new Int32Array(room);
     units = 0;
+    maxUnits = limit;
     s = {
       __proto__: null, memo, objects, flags, parents,
       records: newList(), // what is to be said about an object beyond its plain contents
@@ -68,7 +73,26 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       looks: 0,
       maxUnits,
     };
+    exportOf(s, s); // none of them: they are collected, if there are any
+    hasExports = s.exports !== null;
     return s;
+  }
+
+  function grow() {
+    room *= 2;
+    s.flags = new Uint16Array(room);
+    TypedArrayPrototypeSet(s.flags, flags);
+    flags = s.flags;
+    s.parents = new Int32Array(room);
+    TypedArrayPrototypeSet(s.parents, parents);
+    parents = s.parents;
+  }
+
+  // Without a gap, which would make the list one of properties.
+  function record(id, about) {
+    const { records } = s;
+    for (let i = records.length; i < id; i++) records[i] = undefined;
+    records[id] = about;
   }
 
   // Counts the least that something takes when it is written. It is called before the items of a list
@@ -76,7 +100,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   // not what the state has.
   function spend(more) {
     units += more;
-    if (units > s.maxUnits) {
+    if (units > maxUnits) {
       SnapshotRefused.reason = "TooLarge";
       throw SnapshotRefused;
     }
@@ -128,12 +152,10 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   // --- what an object holds ---------------------------------------------------------------------------
   function reachObject(value, parent) {
     // A look into a large Map costs as much as all the rest: most objects need only the small one.
-    const marked = typeof value === "object" ? isMarked(value) : typeof value === "function";
-    if (marked && baseNameOf(value) !== undefined) {
-      soil(parent);
-      return;
-    }
-    if (s.exports !== null && exportOf(value, s) !== undefined) {
+    const isMarked = typeof value === "object" ? WeakSetPrototypeHas(marked, value)
+      : typeof value === "function";
+    if ((isMarked && baseNameOf(value) !== undefined)
+      || (hasExports && exportOf(value, s) !== undefined)) {
       soil(parent);
       return;
     }
@@ -146,8 +168,9 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       return;
     }
     objects[id] = value;
+    if (id === room) grow();
     parents[id] = parent;
-    const flag = marked ? MARKED : 0;
+    const flag = isMarked ? MARKED : 0;
     const depth = parent === -1 ? 0 : (flags[parent] >> 3) + 1;
     if (depth < MAX_DEPTH) flags[id] = flag + depth * DEPTH;
     else {
@@ -191,7 +214,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       const value = object[key];
       more += key.length + 5; // quotes, a colon or comma, a comma, and a value of at least one
       switch (typeof value) {
-        case "string": if ((more += value.length) > s.maxUnits) spend(more); break;
+        case "string": if ((more += value.length) > maxUnits) spend(more); break;
         case "number":
           if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
           break;
@@ -204,7 +227,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         default: reach(value, id);
       }
     }
-    spend(more);
+    if ((units += more) > maxUnits) spend(0);
     return true;
   }
 
@@ -214,26 +237,26 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     // Index keys come first: with `length` behind all of them there is no hole and no other key.
     const keys = ReflectOwnKeys(array);
     if (keys.length !== length + 1 || keys[length] !== "length") return false;
-    spend(2 * length);
-    let more = 0;
+    let more = 2 * length;
+    if (units + more > maxUnits) spend(more);
     for (let i = 0; i < length; i++) {
       const value = array[i];
       switch (typeof value) {
         case "number":
           if (value - value !== 0 || (value === 0 && 1 / value < 0)) soil(id);
           break;
-        case "string": if ((more += value.length) > s.maxUnits) spend(more); break;
+        case "string": if ((more += value.length) > maxUnits) spend(more); break;
         case "object": if (value !== null) reachObject(value, id); break;
         default: reach(value, id);
       }
     }
-    spend(more);
+    if ((units += more) > maxUnits) spend(0);
     return true;
   }
 
   function visit(id) {
     const object = objects[id];
-    if (typeof object === "object" && !isProxy(object)) {
+    if (typeof object === "object" && ((flags[id] & MARKED) === 0 || !isProxy(object))) {
       const prototype = ReflectGetPrototypeOf(object);
       if (prototype === ObjectPrototype) {
         if (reachSimple(id, object)) return;
@@ -243,7 +266,7 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       single(id);
       const likeOthers = MapPrototypeGet(s.instances, prototype);
       if (likeOthers !== undefined && !ArrayIsArray(object) && reachSimple(id, object)) {
-        s.records[id] = likeOthers;
+        record(id, likeOthers);
         join(MapPrototypeGet(memo, prototype));
         return;
       }
@@ -251,18 +274,18 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       return;
     }
     single(id);
-    if (typeof object === "symbol") s.records[id] = { __proto__: null, kind: "Symbol" };
+    if (typeof object === "symbol") record(id, { __proto__: null, kind: "Symbol" });
     else if (tombstoneOf(object) !== undefined) {
       const { path, type, callable } = tombstoneOf(object);
-      s.records[id] = { __proto__: null, kind: "Lost", path, type, callable };
+      record(id, { __proto__: null, kind: "Lost", path, type, callable });
     } else if (isProxy(object)) lose(id, "Proxy");
     else functionSurvey.visitFunction(s, steps, id, object);
   }
 
   function lose(id, type) {
-    s.records[id] = {
+    record(id, {
       __proto__: null, kind: "Lost", path: null, type, callable: typeof objects[id] === "function",
-    };
+    });
   }
 
   // --- objects that are not plain data ------------------------------------------------------------------
@@ -277,8 +300,8 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
       lose(id, lost === null || lost === "" ? lostTypeOf(object) : lost);
       return;
     }
-    const record = { __proto__: null, kind, props: null, prototype, extensible: true, link: undefined };
-    s.records[id] = record;
+    const about = { __proto__: null, kind, props: null, prototype, extensible: true, link: undefined };
+    record(id, about);
     if (prototype !== null) reachObject(prototype, id);
     if (kind === "Object") {
       // That its prototype is a node doesn't make its contents less plain.
@@ -287,17 +310,17 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         // The next of its class needs no closer look.
         if (!hasToJSON && prototype !== null && prototype !== ObjectPrototype
           && MapPrototypeGet(memo, prototype) !== undefined) {
-          MapPrototypeSet(s.instances, prototype, record);
+          MapPrototypeSet(s.instances, prototype, about);
         }
         return;
       }
     }
     soil(id);
     flags[id] |= DIRTY;
-    record.extensible = ReflectIsExtensible(object);
-    record.props = newList();
+    about.extensible = ReflectIsExtensible(object);
+    about.props = newList();
     reachParts(id, object, kind);
-    reachProps(id, object, record);
+    reachProps(id, object, about);
   }
 
   function reachParts(id, object, kind) {
@@ -362,19 +385,19 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
     return index >= 0 && `${index}` === key;
   }
 
-  function reachProps(id, object, record) {
-    const { kind } = record;
+  function reachProps(id, object, about) {
+    const { kind } = about;
     if (kind === "TypedArray" && TypedArrayPrototypeGetLength(object) > MAX_LISTED_VIEW) return;
     const keys = ReflectOwnKeys(object);
     for (let i = 0; i < keys.length; i++) {
       const key = keys[i];
       if (isHidden(kind, key, object)) continue;
-      reachProperty(id, record, key, ReflectGetOwnPropertyDescriptor(object, key));
+      reachProperty(id, about, key, ReflectGetOwnPropertyDescriptor(object, key));
     }
   }
 
-  function reachProperty(id, record, key, descriptor) {
-    const { props } = record;
+  function reachProperty(id, about, key, descriptor) {
+    const { props } = about;
     spend(typeof key === "string" ? key.length + 5 : 10);
     if (typeof key === "symbol") reach(key, id);
     const entry = {
@@ -396,7 +419,9 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
   }
 
   // For 97-snapshot-functions.js.
-  const steps = { __proto__: null, join, lose, reach, reachObject, reachProperty, single, soil };
+  const steps = {
+    __proto__: null, join, lose, reach, reachObject, reachProperty, record, single, soil,
+  };
 
   // The key under which an object holds another; "" if it isn't a property, or there were too many
   // to look at: with 10,000 lost values in a list nobody needs the place of each.
@@ -424,11 +449,11 @@ const { SnapshotRefused, groupOf, keyTo, ownerOf, survey } = (() => {
         const before = units;
         state.starts[index] = objects.length;
         state.groups[index] = index;
-        const record = { __proto__: null, props: newList(), weight: 0, document: 0 };
-        reachProperty(-1, record, key, ReflectGetOwnPropertyDescriptor(globalThis, key));
+        const about = { __proto__: null, props: newList(), weight: 0, document: 0 };
+        reachProperty(-1, about, key, ReflectGetOwnPropertyDescriptor(globalThis, key));
         for (; next < objects.length; next++) visit(next);
-        record.weight = units - before;
-        state.globals[index] = record;
+        about.weight = units - before;
+        state.globals[index] = about;
       }
       return state;
     } finally {
