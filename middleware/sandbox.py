@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
 
 from qjs_pool.aio import drive_async
@@ -91,34 +90,13 @@ class Sandbox:
             PoolExhausted: all slots stayed in use for the pool's `checkout_timeout`.
         """
         pool = self.pool
-        waiting = pool.slots.enter()
-        if waiting is not None:
-            self._make_room()
-            try:
-                waiting.result(pool.options.checkout_timeout)
-            except FutureTimeout:
-                pool.slots.give_up(waiting)
-                raise pool.exhausted() from None
-            except BaseException:
-                pool.slots.give_up(waiting)
-                raise
+        pool.take_slot(self._make_room)
         return self._adopted(pool)
 
     async def open_async(self) -> Core:
         """As `open`, blocking no event loop."""
         pool = self.pool
-        waiting = pool.slots.enter()
-        if waiting is not None:
-            self._make_room()
-            try:
-                async with asyncio.timeout(pool.options.checkout_timeout):
-                    await asyncio.wrap_future(waiting)
-            except TimeoutError:
-                pool.slots.give_up(waiting)
-                raise pool.exhausted() from None
-            except BaseException:
-                pool.slots.give_up(waiting)
-                raise
+        await pool.take_slot_async(self._make_room)
         core = self._adopted(pool)
         if not pool.supervisor.running:
             try:

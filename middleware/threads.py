@@ -289,9 +289,12 @@ class Registry:
                 else:
                     next_s = min(next_s, left_s, LOOK_S)
             self._sweep_in(next_s)
+            dead = [thread for thread in self._threads.values() if thread.turns.has_dead]
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
+        for thread in dead:
+            thread.turns.end_dead()
         for core in taken + self._too_many_held():
             self._release(core)
 
