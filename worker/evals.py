@@ -1,9 +1,6 @@
-"""One eval, from its request to its outcome: budgets, jobs, timers, calls, and what went wrong.
+"""One eval, from its request to its outcome: budgets, jobs, timers, calls, and what went wrong."""
 
-The engine has no clock of its own that we could trust with a whole eval: its time limit starts
-anew at every call. So the budget is kept here, and each call into the engine gets what is left.
-"""
-
+import contextlib
 import json
 import os
 import select
@@ -14,6 +11,7 @@ from qjs_pool.wire import ProtocolError
 from qjs_pool.wire import messages as wire
 from qjs_pool.wire.values import decode_value, encode_value
 
+from .budget import Budget, OutOfTime
 from .engine import (
     Engine,
     EngineBroken,
@@ -25,7 +23,7 @@ from .engine import (
 )
 from .functions import Functions
 from .modules import IMPORT, ModuleFailure, Modules
-from .transpile import RESERVED, Program, transpile
+from .transpile import RESERVED, NoRoom, Program, transpile
 
 # Engine memory beyond the limit while an eval runs, so that a session whose heap is full can
 # still run the program that frees it. What is over the limit at the end is not kept.
@@ -55,74 +53,6 @@ class Host(Protocol):
     def has_unread(self) -> bool: ...
     def read(self) -> list[wire.ToWorker]: ...
     def send(self, message: wire.FromWorker) -> None: ...
-
-
-class _OutOfTime(Exception):
-    """A budget is used up; the argument says which: "cpu" or "wall"."""
-
-
-class Budget:
-    """What an eval may use: CPU seconds and wall-clock seconds, None for no limit."""
-
-    __slots__ = (
-        "_cpu_end", "_cpu_left", "_cpu_read", "_cpu_start", "_wall_end", "_wall_start",
-        "cpu_s", "tools_s", "wall_s",
-    )  # fmt: skip
-
-    def __init__(self, cpu_s: float | None, wall_s: float | None) -> None:
-        self.cpu_s, self.wall_s = cpu_s, wall_s
-        self.tools_s = 0.0  # wall seconds spent waiting for tools and timers
-        self._cpu_start = time.process_time()
-        self._wall_start = self._cpu_read = time.monotonic()
-        self._cpu_left = float("inf") if cpu_s is None else cpu_s
-        self._cpu_end = self._cpu_start + self._cpu_left
-        self._wall_end = None if wall_s is None else self._wall_start + wall_s
-
-    def cpu_left(self) -> float | None:
-        """CPU seconds for the next call into the engine: CPU time never outruns the wall."""
-        wall = self.wall_left()
-        if self.cpu_s is None:
-            return wall
-        # Nor can one thread use more of it than passes on the wall, whose clock is ten times
-        # cheaper to read: the CPU clock is read again once half of what was left may be used.
-        passed = time.monotonic() - self._cpu_read
-        if passed > self._cpu_left / 2:
-            self._cpu_read += passed
-            self._cpu_left, passed = self._cpu_end - time.process_time(), 0.0
-            if self._cpu_left <= 0:
-                raise _OutOfTime("cpu")
-        left = self._cpu_left - passed
-        return left if wall is None or left < wall else wall
-
-    def wall_left(self) -> float | None:
-        """Wall seconds left, None for no limit."""
-        if self._wall_end is None:
-            return None
-        left = self._wall_end - time.monotonic()
-        if left <= 0:
-            raise _OutOfTime("wall")
-        return left
-
-    def stood_still(self, seconds: float) -> None:
-        """The eval was held that long."""
-        self._wall_start += seconds
-        if self._wall_end is not None:
-            self._wall_end += seconds
-
-    def cpu_used(self) -> float:
-        return time.process_time() - self._cpu_start
-
-    def spent(self) -> str:
-        """Which clock stands where: `VM 2.0 s of 2.0 s, tools 4.1 s, wall 6.2 s`."""
-        wall = time.monotonic() - self._wall_start
-        return (
-            f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, "
-            f"wall {wall:.1f} s{_of(self.wall_s)}"
-        )
-
-
-def _of(limit_s: float | None) -> str:
-    return "" if limit_s is None else f" of {limit_s:.1f} s"
 
 
 class EvalRunner:
@@ -215,7 +145,7 @@ class EvalRunner:
             engine.set_cpu(budget.cpu_left())
             outcome = engine.finish()
             self._check_memory(outcome)
-        except (Interrupted, _OutOfTime) as end:
+        except (Interrupted, OutOfTime) as end:
             outcome, state = self._after_timeout(end, budget)
         except _Deadlocked:
             # A promise whose rejection met a full heap is never settled either.
@@ -223,6 +153,8 @@ class EvalRunner:
                 outcome, state = self._after_out_of_memory(budget), "lost"
             else:
                 outcome = _failed(engine.abandon(), "Deadlock", _DEADLOCK)
+        except _TooLarge:
+            outcome = self._too_large(len(request.code.encode()))
         except EngineOutOfMemory:
             outcome, state = self._after_out_of_memory(budget), "lost"
         except EngineBroken:
@@ -248,7 +180,12 @@ class EvalRunner:
         if known is not None:
             return known
         ticket = int.from_bytes(os.urandom(6), "little") | 1
-        program = transpile(code, ticket, reserved=self._reserved)
+        program = None
+        # Left before anything else is done: the exception keeps alive what took the memory.
+        with contextlib.suppress(NoRoom, MemoryError):
+            program = transpile(code, ticket, reserved=self._reserved)
+        if program is None:
+            raise _TooLarge
         if program.sites:
             self._engine.prove(ticket, program.sites)
         elif len(code) <= _REMEMBERED_CHARS:
@@ -441,6 +378,15 @@ class EvalRunner:
             f"the program needed more than its memory limit of {limit}",
         )
 
+    def _too_large(self, size: int) -> Outcome:
+        return _failed(
+            "",
+            "OutOfMemory",
+            f"a program of {size} bytes, to be read, needs more memory than the memory limit of "
+            f"{self._memory_bytes / (1 << 20):g} MiB leaves; nothing ran. Send it in parts, hand "
+            "its data over by other means than source text, or have the limit raised",
+        )
+
     def _done(
         self,
         request: wire.Eval,
@@ -473,6 +419,10 @@ class EvalRunner:
 
 class _Deadlocked(Exception):
     pass
+
+
+class _TooLarge(Exception):
+    """The program is; nothing of it ran."""
 
 
 def _failed(stdout: str, name: str, message: str) -> Outcome:
