@@ -31,8 +31,8 @@ _NOTHING: Final = object()
 class Record:
     """One tool call of an eval."""
 
-    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "index", "pool",
-                 "task", "tool_name", "value")  # fmt: skip
+    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "given_up",
+                 "index", "pool", "task", "tool_name", "value")  # fmt: skip
 
     def __init__(
         self, index: int, call_id: str, tool_name: str, config: RunnableConfig, pool: PoolCore
@@ -44,6 +44,7 @@ class Record:
         self.pool = pool
         self.task: asyncio.Task[Any] | None = None
         self.ended: Future[None] = Future()
+        self.given_up = False  # its eval was stopped: nobody waits for what it does
         self.value: Any = _NOTHING
         self._message: Any = None
         self._content: Any = None

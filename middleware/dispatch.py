@@ -24,6 +24,7 @@ from qjs_pool.errors import UsageError
 from qjs_pool.holding import Suspend
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.relay import call_number
+from qjs_pool.result import EvalResult
 from qjs_pool.tools import describe_error
 
 from .approval import Gates, Rejected, decided_args
@@ -247,10 +248,16 @@ class EvalScope:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def finish(self) -> list[Record]:
-        """The eval has returned: the calls that go on without it."""
+    def finish(self, result: EvalResult | None) -> list[Record]:
+        """The eval has ended: the calls that go on without it. Without a result, none is to."""
+        traced = () if result is None else result.calls
         with self._lock:
             self.over = True
+            for record in self.open.values():
+                call = traced[record.index - 1] if record.index <= len(traced) else None
+                record.given_up = result is None or (
+                    call is not None and call.outcome == "cancelled"
+                )
             return list(self.open.values())
 
 

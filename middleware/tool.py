@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +41,7 @@ from .walk import Work, awalk, walk
 Runtime = ToolRuntime[Any, Any]
 
 _NO_LIMIT_S: Final = 300.0  # how long the end of a turn waits for calls when nothing else says so
+_CLEAN_UP_S: Final = 1.0  # what a cancelled call gets to clean up after itself
 _BY_RELAY: Final = ("TimeoutError", "ValueConversionError", "ValueTooLarge")
 
 
@@ -139,7 +141,7 @@ class Evaluator:
     def _steps(
         self, thread: Thread, scope: EvalScope, code: str, runtime: Runtime | None, *, in_loop: bool
     ) -> Work[Any]:
-        queued, update = self.options.mode != "call", None
+        queued, update, result = self.options.mode != "call", None, None
         try:
             program = self._program(thread, scope, code, in_loop=in_loop)
             if queued:
@@ -168,7 +170,7 @@ class Evaluator:
         except (UsageError, PoolExhausted) as error:
             return self._refused(error, runtime)
         finally:
-            thread.stragglers += scope.finish()
+            thread.stragglers += scope.finish(result)
             thread.touch()
         return self._answered(result, thread, scope, runtime, update)
 
@@ -294,8 +296,8 @@ class Evaluator:
 
     def end_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
         """Wait for the turn's calls, then close what no later turn needs; the update of state."""
-        if calls := [record.ended for record in thread.stragglers if record.goes_on]:
-            concurrent.futures.wait(calls, self._patience_s)
+        for calls, patience_s in self._awaited(thread):
+            concurrent.futures.wait(calls, patience_s)
         self._cancel_calls(thread)
         if self._is_over(thread) or thread.live is None:
             return None
@@ -311,8 +313,8 @@ class Evaluator:
         return await thread.turns.attend(self._aend_turn(thread, state))
 
     async def _aend_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
-        if calls := [record.ended for record in thread.stragglers if record.goes_on]:
-            await asyncio.wait(map(asyncio.wrap_future, calls), timeout=self._patience_s)
+        for calls, patience_s in self._awaited(thread):
+            await asyncio.wait(map(asyncio.wrap_future, calls), timeout=patience_s)
         self._cancel_calls(thread)
         if self._is_over(thread) or thread.live is None:
             return None
@@ -323,10 +325,15 @@ class Evaluator:
             thread.turns.leave()
             self.registry.sweep()
 
-    @property
-    def _patience_s(self) -> float:
+    def _awaited(self, thread: Thread) -> Iterator[tuple[list[Future[None]], float]]:
+        """The turn's calls that still run, and for how many seconds they are waited for."""
         wall_s = self.options.limits.wall
-        return _NO_LIMIT_S if wall_s is None else wall_s
+        running = [one for one in thread.stragglers if one.goes_on]
+        if calls := [one.ended for one in running if not one.given_up]:
+            yield calls, _NO_LIMIT_S if wall_s is None else wall_s
+        # Those whose eval was stopped are cancelled. A thread never hears of it.
+        if calls := [one.ended for one in running if one.given_up and one.task is not None]:
+            yield calls, _CLEAN_UP_S
 
     def _cancel_calls(self, thread: Thread) -> None:
         thread.in_turn = False
