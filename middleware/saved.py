@@ -27,6 +27,8 @@ from qjs_pool.snapshots import SnapshotDocument
 from .seam import HAS_DELTAS, Overwrite, channel_of
 
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
+MALFORMED: Final = "what the agent's state has of it is malformed"
+_ANY_TOOL: Final = "*"  # no tool's name; for what cannot be told apart by tools
 _SNAPSHOT_FIELDS: Final = ("manifest", "chunks", "hashes", "ref", "modules", "lost")
 
 Keys = Sequence[bytes]
@@ -55,7 +57,9 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
     step may be written in any order."""
     entries: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     for write in writes:
-        if isinstance(write, Mapping):
+        if write is not None and not isinstance(write, Mapping) and not entries:
+            entries[_ANY_TOOL] = {"lost": MALFORMED}
+        elif isinstance(write, Mapping):
             for tool_name, entry in write.items():
                 entries[tool_name] = _merged_entry(entries.get(tool_name), entry)
     return entries
@@ -76,10 +80,10 @@ def replacing(whole: dict[str, Any], write: dict[str, Any]) -> Any:
 
 
 def _merged_entry(old: Any, new: Any) -> Any:
+    if not isinstance(new, Mapping):
+        return old if isinstance(old, Mapping) else {"lost": MALFORMED}
     if not isinstance(old, Mapping):
         old = {}
-    if not isinstance(new, Mapping):
-        return old
     entry = dict(old)
     if _number(new, "seq") >= _number(old, "seq"):
         entry["seq"], entry["head"] = new.get("seq"), new.get("head")
@@ -102,7 +106,9 @@ def _merged_entry(old: Any, new: Any) -> Any:
 def read(state: Any, tool_name: str) -> Saved:
     """What the graph's state has of a REPL; of fields that cannot be right, nothing."""
     channel = state.get(SNAPSHOT_KEY) if isinstance(state, Mapping) else None
-    entry = _mapping(_mapping(channel).get(tool_name))
+    entries = _mapping({_ANY_TOOL: MALFORMED} if _is_malformed(channel) else channel)
+    given = entries.get(tool_name, entries.get(_ANY_TOOL))
+    entry = _mapping(given)
     head, modules, lost = entry.get("head"), entry.get("modules"), entry.get("lost")
     manifest, ref = entry.get("manifest"), entry.get("ref")
     chunks = _mapping(entry.get("chunks"))
@@ -114,8 +120,21 @@ def read(state: Any, tool_name: str) -> Saved:
         chunks={name: part for name, part in chunks.items() if isinstance(part, bytes)},
         ref=ref if isinstance(ref, bytes) else b"" if ref is not None else None,
         modules=tuple(str(name) for name in modules) if isinstance(modules, (list, tuple)) else (),
-        lost=lost if isinstance(lost, str) else "",
+        lost=MALFORMED if _is_malformed_entry(given) else lost if isinstance(lost, str) else "",
     )
+
+
+def _is_malformed(channel: Any) -> bool:
+    return channel is not None and not isinstance(channel, Mapping)
+
+
+def _is_malformed_entry(entry: Any) -> bool:
+    """Whether it cannot be one that was written here. What of it is right may be of use."""
+    if entry is None:
+        return False
+    fields = _mapping(entry)
+    numbers = all(type(fields.get(name, 0)) is int for name in ("seq", "at"))
+    return not (numbers and "seq" in fields and isinstance(fields.get("head"), str))
 
 
 def snapshot_fields(
