@@ -21,6 +21,7 @@ from qjs_pool.result import EvalResult
 from qjs_pool.tools import Toolbox
 
 from .options import Options
+from .walk import Work, awalk, walk
 
 Modules = dict[str, dict[str, str]]
 Again = Mapping[int, Callable[[Any], Any]]
@@ -137,30 +138,24 @@ class Sandbox:
 
         A copy is a convenience, so it leaves half of the pool's sessions to others.
         """
-        pool = self.pool
-        if not self._enter_for_copy(pool):
-            return None
-        try:
-            options = pool.copy_options(core)
-            copy = drive(core, lambda: core.fork(options))
-        except (SpawnError, OSError):  # its family is full, or the machine is
-            pool.slots.leave()
-            return None
-        except BaseException:
-            pool.slots.leave()
-            raise
-        pool.adopt(copy)
-        return copy
+        return walk(self._copy(core), lambda _what, make: drive(core, make))
 
     async def copy_async(self, core: Core) -> Core | None:
         """As `copy`, in the running loop."""
+
+        async def do(_what: str, make: Callable[[], Steps[Core]]) -> Core:
+            return await drive_async(core, make)
+
+        return await awalk(self._copy(core), do)
+
+    def _copy(self, core: Core) -> Work[Core | None]:
         pool = self.pool
         if not self._enter_for_copy(pool):
             return None
         try:
             options = pool.copy_options(core)
-            copy = await drive_async(core, lambda: core.fork(options))
-        except (SpawnError, OSError):
+            copy: Core = yield "fork", lambda: core.fork(options)
+        except (SpawnError, OSError):  # its family is full, or the machine is
             pool.slots.leave()
             return None
         except BaseException:

@@ -33,6 +33,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
+from .watching import Watching
+
 Run = Callable[..., list[str]]
 HOWS = ["invoke", "ainvoke"]
 
@@ -482,22 +484,6 @@ def test_the_first_to_settle_wins_and_the_others_are_waited_for_at_the_end_of_th
 
 
 # --- the agent's own path -------------------------------------------------------------------------
-
-
-class Watching(AgentMiddleware[Any, Any, Any]):
-    """Notes every tool call that it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, Any]]] = []
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return await handler(request)
 
 
 @pytest.mark.parametrize("how", HOWS)
