@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 
 from qjs_pool.pool_core import PoolCore
 
+from .bound import bound
 from .seam import Command, msg_content_output
 
 _NOTHING: Final = object()
@@ -30,8 +31,8 @@ _NOTHING: Final = object()
 class Record:
     """One tool call of an eval."""
 
-    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "index", "pool",
-                 "task", "tool_name", "value")  # fmt: skip
+    __slots__ = ("_content", "_message", "_shown", "call_id", "config", "ended", "given_up",
+                 "index", "pool", "task", "tool_name", "value")  # fmt: skip
 
     def __init__(
         self, index: int, call_id: str, tool_name: str, config: RunnableConfig, pool: PoolCore
@@ -43,10 +44,17 @@ class Record:
         self.pool = pool
         self.task: asyncio.Task[Any] | None = None
         self.ended: Future[None] = Future()
+        self.given_up = False  # its eval was stopped: nobody waits for what it does
         self.value: Any = _NOTHING
         self._message: Any = None
         self._content: Any = None
         self._shown: Any = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the call will still end: a task does not once its loop is closed."""
+        task = self.task
+        return not (self.ended.done() or (task is not None and task.get_loop().is_closed()))
 
     def begin(self) -> None:
         """The tool is run, perhaps again by a retry."""
@@ -82,14 +90,9 @@ _RECORD: Final[contextvars.ContextVar[Record | None]] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def current_record(record: Record) -> Iterator[None]:
+def current_record(record: Record) -> contextlib.AbstractContextManager[None]:
     """Runs of stand-ins in this context are of that call. Threads and tasks inherit it."""
-    token = _RECORD.set(record)
-    try:
-        yield
-    finally:
-        _RECORD.reset(token)
+    return bound(_RECORD, record)
 
 
 def injected_names(tool: BaseTool) -> frozenset[str]:

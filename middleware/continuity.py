@@ -29,6 +29,7 @@ from .options import Options
 from .packs import packed
 from .sandbox import Sandbox
 from .saved import (
+    MALFORMED,
     SNAPSHOT_KEY,
     Saved,
     hash_of,
@@ -150,10 +151,13 @@ class Continuity:
                 live.known = frozenset(document.hashes)
                 self._registry.count("restored")
                 if saved.at < saved.seq:
-                    thread.say("what the last evals changed is lost: their turn did not end")
-            elif saved.seq:
+                    why = saved.lost or "their turn did not end"
+                    thread.say(f"what the last evals changed is lost: {why}")
+            elif saved.seq or saved.lost:
                 reason = saved.lost or "the turn that made it did not end"
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")
+                if saved.lost == MALFORMED:
+                    _warn(f"thread {thread.key.thread_id!r}: {reason}. The REPL starts empty")
             elif thread.gone and thread.key.checkpointer == CARRIED:
                 thread.say(f"the REPL's state is lost, it starts empty: {thread.gone}")
             thread.gone = ""
@@ -323,7 +327,7 @@ class Continuity:
 
     def _goes_on(self, thread: Thread, state: Any) -> bool:
         """Whether a caller that could have carried the REPL's state has kept the thread id only."""
-        return thread.key.checkpointer == CARRIED and SNAPSHOT_KEY not in (state or {})
+        return thread.key.checkpointer == CARRIED and not (state or {}).get(SNAPSHOT_KEY)
 
     # --- the two drivers ------------------------------------------------------------------------
 

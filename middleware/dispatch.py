@@ -24,9 +24,11 @@ from qjs_pool.errors import UsageError
 from qjs_pool.holding import Suspend
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.relay import call_number
+from qjs_pool.result import EvalResult
 from qjs_pool.tools import describe_error
 
 from .approval import Gates, Rejected, decided_args
+from .bound import bound
 from .capture import Record, capturing, current_record, injected_names
 from .interrupts import Asked, Given, Question, asked_by, call_config
 from .seam import (
@@ -246,24 +248,26 @@ class EvalScope:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def finish(self) -> list[Record]:
-        """The eval has returned: the calls that go on without it."""
+    def finish(self, result: EvalResult | None) -> list[Record]:
+        """The eval has ended: the calls that go on without it. Without a result, none is to."""
+        traced = () if result is None else result.calls
         with self._lock:
             self.over = True
+            for record in self.open.values():
+                call = traced[record.index - 1] if record.index <= len(traced) else None
+                record.given_up = result is None or (
+                    call is not None and call.outcome == "cancelled"
+                )
             return list(self.open.values())
 
 
 _SCOPE: Final[contextvars.ContextVar[EvalScope]] = contextvars.ContextVar("qjs_pool_eval")
 
 
-def enter_scope(scope: EvalScope) -> contextvars.Token[EvalScope]:
+def within(scope: EvalScope) -> contextlib.AbstractContextManager[None]:
     """Tool calls that start in this context are of that eval. Threads and tasks inherit it."""
     scope.outer = _SCOPE.get(None)
-    return _SCOPE.set(scope)
-
-
-def leave_scope(token: contextvars.Token[EvalScope]) -> None:
-    _SCOPE.reset(token)
+    return bound(_SCOPE, scope)
 
 
 class Prepared(NamedTuple):
@@ -346,14 +350,9 @@ class RelayedTool:
         return ToolCall(name=self.tool.name, args=named, id=call_id, type="tool_call")
 
 
-@contextlib.contextmanager
-def _ambient(config: RunnableConfig) -> Iterator[None]:
+def _ambient(config: RunnableConfig) -> contextlib.AbstractContextManager[None]:
     """What `get_config()` gives: middlewares around the tool may interrupt as well."""
-    token = var_child_runnable_config.set(config)
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
+    return bound(var_child_runnable_config, config)
 
 
 def _response(given: Given) -> str | None:

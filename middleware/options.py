@@ -26,14 +26,18 @@ Mode = Literal["thread", "turn", "call"]
 Clock = Literal["off", "frozen", "real"]
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_NAMES_OF_LIMITS: Final = {
-    "memory_limit": "memory",
-    "max_stack_size": "stack",
-    "timeout": "cpu",
-    "wall_timeout": "wall",
-    "max_ptc_calls": "host_calls",
-    "max_snapshot_bytes": "snapshot_bytes",
+_OPTIONS_OF_LIMITS: Final = {
+    "memory": "memory_limit",
+    "stack": "max_stack_size",
+    "cpu": "timeout",
+    "wall": "wall_timeout",
+    "result_chars": "max_result_chars",
+    "console_chars": "max_result_chars",
+    "host_calls": "max_ptc_calls",
+    "snapshot_bytes": "max_snapshot_bytes",
 }
+# As the errors of `Limits` name the one that they are about.
+_NAMED_LIMIT: Final = re.compile(rf"\b({'|'.join(_OPTIONS_OF_LIMITS)})(?==| is over)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +154,7 @@ def _limits(
         if pool is not None:
             pool._core.options.limits.narrowed(limits)
     except UsageError as error:
-        message = str(error)
-        for option, limit in _NAMES_OF_LIMITS.items():
-            message = re.sub(rf"\b{limit}=", f"{option}=", message, count=1)
+        message = _NAMED_LIMIT.sub(lambda it: _OPTIONS_OF_LIMITS[it[1]], str(error), count=1)
         raise ValueError(message) from None
     return limits
 

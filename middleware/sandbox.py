@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
 
 from qjs_pool.aio import drive_async
@@ -22,6 +21,7 @@ from qjs_pool.tools import Toolbox
 from qjs_pool.wire.documents import Buffer
 
 from .options import Options
+from .walk import Work, awalk, walk
 
 Modules = dict[str, dict[str, str]]
 Again = Mapping[int, Callable[[Any], Any]]
@@ -91,34 +91,13 @@ class Sandbox:
             PoolExhausted: all slots stayed in use for the pool's `checkout_timeout`.
         """
         pool = self.pool
-        waiting = pool.slots.enter()
-        if waiting is not None:
-            self._make_room()
-            try:
-                waiting.result(pool.options.checkout_timeout)
-            except FutureTimeout:
-                pool.slots.give_up(waiting)
-                raise pool.exhausted() from None
-            except BaseException:
-                pool.slots.give_up(waiting)
-                raise
+        pool.take_slot(self._make_room)
         return self._adopted(pool)
 
     async def open_async(self) -> Core:
         """As `open`, blocking no event loop."""
         pool = self.pool
-        waiting = pool.slots.enter()
-        if waiting is not None:
-            self._make_room()
-            try:
-                async with asyncio.timeout(pool.options.checkout_timeout):
-                    await asyncio.wrap_future(waiting)
-            except TimeoutError:
-                pool.slots.give_up(waiting)
-                raise pool.exhausted() from None
-            except BaseException:
-                pool.slots.give_up(waiting)
-                raise
+        await pool.take_slot_async(self._make_room)
         core = self._adopted(pool)
         if not pool.supervisor.running:
             try:
@@ -167,30 +146,24 @@ class Sandbox:
 
         A copy is a convenience, so it leaves half of the pool's sessions to others.
         """
-        pool = self.pool
-        if not self._enter_for_copy(pool):
-            return None
-        try:
-            options = pool.copy_options(core)
-            copy = drive(core, lambda: core.fork(options, parked=True))
-        except (SpawnError, OSError):  # its family is full, or the machine is
-            pool.slots.leave()
-            return None
-        except BaseException:
-            pool.slots.leave()
-            raise
-        pool.adopt(copy)
-        return copy
+        return walk(self._copy(core), lambda _what, make: drive(core, make))
 
     async def copy_async(self, core: Core) -> Core | None:
         """As `copy`, in the running loop."""
+
+        async def do(_what: str, make: Callable[[], Steps[Core]]) -> Core:
+            return await drive_async(core, make)
+
+        return await awalk(self._copy(core), do)
+
+    def _copy(self, core: Core) -> Work[Core | None]:
         pool = self.pool
         if not self._enter_for_copy(pool):
             return None
         try:
             options = pool.copy_options(core)
-            copy = await drive_async(core, lambda: core.fork(options, parked=True))
-        except (SpawnError, OSError):
+            copy: Core = yield "fork", lambda: core.fork(options, parked=True)
+        except (SpawnError, OSError):  # its family is full, or the machine is
             pool.slots.leave()
             return None
         except BaseException:

@@ -32,6 +32,8 @@ from .packs import chunks_in, live_packs, loose, unpacked
 from .seam import HAS_DELTAS, Overwrite, channel_of
 
 SNAPSHOT_KEY: Final = "_qjs_pool_snapshot"
+MALFORMED: Final = "what the agent's state has of it is malformed"
+_ANY_TOOL: Final = "*"  # no tool's name; for what cannot be told apart by tools
 _SNAPSHOT_FIELDS: Final = (
     "manifest", "chunks", "packs", "places", "hashes", "ref", "modules", "lost",
 )  # fmt: skip
@@ -66,8 +68,10 @@ def merged(value: Any, writes: Sequence[Any]) -> dict[str, Any]:
     entries: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     for write in writes:
         if isinstance(write, bytes):
-            write = unpacked(write)
-        if isinstance(write, Mapping):
+            write = unpacked(write) or MALFORMED
+        if write is not None and not isinstance(write, Mapping) and not entries:
+            entries[_ANY_TOOL] = {"lost": MALFORMED}
+        elif isinstance(write, Mapping):
             for tool_name, entry in write.items():
                 entries[tool_name] = _merged_entry(entries.get(tool_name), entry)
     return entries
@@ -102,10 +106,10 @@ def last_write(state: Any, tool_name: str, write: Any, written_bytes: int) -> tu
 
 
 def _merged_entry(old: Any, new: Any) -> Any:
+    if not isinstance(new, Mapping):
+        return old if isinstance(old, Mapping) else {"lost": MALFORMED}
     if not isinstance(old, Mapping):
         old = {}
-    if not isinstance(new, Mapping):
-        return old
     entry = dict(old)
     if _number(new, "seq") >= _number(old, "seq"):
         entry["seq"], entry["head"] = new.get("seq"), new.get("head")
@@ -132,7 +136,9 @@ def _merged_entry(old: Any, new: Any) -> Any:
 def read(state: Any, tool_name: str) -> Saved:
     """What the graph's state has of a REPL; of fields that cannot be right, nothing."""
     channel = state.get(SNAPSHOT_KEY) if isinstance(state, Mapping) else None
-    entry = _mapping(_mapping(channel).get(tool_name))
+    entries = _mapping({_ANY_TOOL: MALFORMED} if _is_malformed(channel) else channel)
+    given = entries.get(tool_name, entries.get(_ANY_TOOL))
+    entry = _mapping(given)
     head, modules, lost = entry.get("head"), entry.get("modules"), entry.get("lost")
     manifest, ref = entry.get("manifest"), entry.get("ref")
     return Saved(
@@ -143,9 +149,22 @@ def read(state: Any, tool_name: str) -> Saved:
         chunks=chunks_in(entry),
         ref=ref if isinstance(ref, bytes) else b"" if ref is not None else None,
         modules=tuple(str(name) for name in modules) if isinstance(modules, (list, tuple)) else (),
-        lost=lost if isinstance(lost, str) else "",
+        lost=MALFORMED if _is_malformed_entry(given) else lost if isinstance(lost, str) else "",
         whole=_number(entry, "whole"),
     )
+
+
+def _is_malformed(channel: Any) -> bool:
+    return channel is not None and not isinstance(channel, Mapping)
+
+
+def _is_malformed_entry(entry: Any) -> bool:
+    """Whether it cannot be one that was written here. What of it is right may be of use."""
+    if entry is None:
+        return False
+    fields = _mapping(entry)
+    numbers = all(type(fields.get(name, 0)) is int for name in ("seq", "at"))
+    return not (numbers and "seq" in fields and isinstance(fields.get("head"), str))
 
 
 def snapshot_fields(

@@ -284,14 +284,17 @@ class Registry:
                 if left_s <= 0 or (surplus > 0 and is_parked):
                     self._counts["expired" if left_s <= 0 else "evicted"] += 1
                     surplus -= is_parked
-                    reason = "it was idle for too long"
+                    reason = self._why_gone(one, expired=left_s <= 0, is_short=is_short)
                     taken.append(self._take(one.thread, one.live, reason))
                 else:
                     next_s = min(next_s, left_s, LOOK_S)
             self._sweep_in(next_s)
+            dead = [thread for thread in self._threads.values() if thread.turns.has_dead]
             for thread in list(self._threads.values())[: max(0, len(self._threads) - MAX_THREADS)]:
                 if thread.live is None and not thread.parked and thread.turns.holders == 0:
                     del self._threads[thread.key]
+        for thread in dead:
+            thread.turns.end_dead()
         for core in taken + self._too_many_held():
             self._release(core)
 
@@ -331,6 +334,13 @@ class Registry:
     def _patience_s(self, one: Idle) -> float:
         # A turn that failed, or waits for a person, has no end that would be told.
         return max(self._park_s, TURN_S) if one.in_turn else self._park_s
+
+    def _why_gone(self, one: Idle, *, expired: bool, is_short: bool) -> str:
+        if not one.in_turn and not self.parks:
+            return "no session stays after its turn (park or max_parked is 0)"
+        if expired:
+            return "it was idle for too long"
+        return "memory was short" if is_short else "too many others were parked (max_parked)"
 
     def _sweep_in(self, seconds: float) -> None:
         if self._timer is None and seconds < math.inf:

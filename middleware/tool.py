@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import contextvars
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
@@ -20,8 +21,9 @@ from qjs_pool.errors import PoolExhausted, SessionClosed, UsageError
 from qjs_pool.journal import ReplayDiverged
 from qjs_pool.result import EvalResult
 
+from .bound import bound
 from .continuity import Continuity
-from .dispatch import EvalScope, Handler, StopEval, enter_scope, leave_scope
+from .dispatch import EvalScope, Handler, StopEval, within
 from .eval_run import EvalRuns
 from .kept_journal import JournalRejected, Place, place_of
 from .options import Options
@@ -34,10 +36,12 @@ from .seam import GraphInterrupt, ToolCallRequest, ToolRuntime
 from .skills import Skills
 from .suspended import Suspensions
 from .threads import Registry, Thread, thread_key
+from .walk import Work, awalk, walk
 
 Runtime = ToolRuntime[Any, Any]
 
 _NO_LIMIT_S: Final = 300.0  # how long the end of a turn waits for calls when nothing else says so
+_CLEAN_UP_S: Final = 1.0  # what a cancelled call gets to clean up after itself
 _BY_RELAY: Final = ("TimeoutError", "ValueConversionError", "ValueTooLarge")
 
 
@@ -60,14 +64,9 @@ _PATH: Final[contextvars.ContextVar[ToolPath | None]] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def tool_path(path: ToolPath) -> Iterator[None]:
+def tool_path(path: ToolPath) -> AbstractContextManager[None]:
     """Evals in this context dispatch their tool calls along that path."""
-    token = _PATH.set(path)
-    try:
-        yield
-    finally:
-        _PATH.reset(token)
+    return bound(_PATH, path)
 
 
 class Evaluator:
@@ -113,52 +112,44 @@ class Evaluator:
     def evaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the calling thread."""
         thread, scope, place = self._begin(runtime, in_loop=False)
-        token, update = enter_scope(scope), None
-        try:
-            program = self._program(thread, scope, code, in_loop=False)
-            queued = self.options.mode != "call"
-            if queued:
-                self._enter(thread, runtime)
-            try:
-                session, result = self.runs.run(thread, scope, place, program, runtime)
-                if session.live is not None:
-                    update = self.continuity.after_eval(thread, session.live, runtime, result)
-            except GraphInterrupt:
-                self._suspended(thread, runtime)
-                raise
-            finally:
-                if queued:
-                    thread.turns.leave()
-        except StopEval as stop:
-            self.registry.stopped(thread, stop.error)
-            raise stop.error from None
-        except (ReplayDiverged, JournalRejected) as error:
-            self.suspensions.drop(thread, scope.call_id)
-            self._let_go(thread)  # it may have run half of it
-            return self._refused(error, runtime)
-        except (UsageError, PoolExhausted) as error:
-            return self._refused(error, runtime)
-        finally:
-            leave_scope(token)
-            thread.stragglers += scope.finish()
-            thread.touch()
-        return self._answered(result, thread, scope, runtime, update)
+
+        def do(what: str, argument: Any) -> Any:
+            if what == "enter":
+                return self._enter(thread, runtime)
+            if what == "run":
+                return self.runs.run(thread, scope, place, argument, runtime)
+            return self.continuity.after_eval(thread, argument[0], runtime, argument[1])
+
+        with within(scope):
+            return walk(self._steps(thread, scope, code, runtime, in_loop=False), do)
 
     async def aevaluate(self, code: str, runtime: Runtime | None) -> Any:
         """Run a program in the running event loop."""
         thread, scope, place = self._begin(runtime, in_loop=True)
-        token, update = enter_scope(scope), None
+
+        async def do(what: str, argument: Any) -> Any:
+            if what == "enter":
+                return await self._aenter(thread, runtime)
+            if what == "run":
+                return await self.runs.arun(thread, scope, place, argument, runtime)
+            return await self.continuity.aafter_eval(thread, argument[0], runtime, argument[1])
+
+        with within(scope):
+            steps = self._steps(thread, scope, code, runtime, in_loop=True)
+            return await thread.turns.attend(awalk(steps, do))
+
+    def _steps(
+        self, thread: Thread, scope: EvalScope, code: str, runtime: Runtime | None, *, in_loop: bool
+    ) -> Work[Any]:
+        queued, update, result = self.options.mode != "call", None, None
         try:
-            program = self._program(thread, scope, code, in_loop=True)
-            queued = self.options.mode != "call"
+            program = self._program(thread, scope, code, in_loop=in_loop)
             if queued:
-                await self._aenter(thread, runtime)
+                yield "enter", None
             try:
-                session, result = await self.runs.arun(thread, scope, place, program, runtime)
+                session, result = yield "run", program
                 if session.live is not None:
-                    update = await self.continuity.aafter_eval(
-                        thread, session.live, runtime, result
-                    )
+                    update = yield "after", (session.live, result)
             except GraphInterrupt:
                 self._suspended(thread, runtime)
                 raise
@@ -168,7 +159,7 @@ class Evaluator:
         except StopEval as stop:
             self.registry.stopped(thread, stop.error)
             raise stop.error from None
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             if not thread.key.lasting:  # nobody can come back to it
                 self._let_go(thread)
             raise
@@ -179,8 +170,7 @@ class Evaluator:
         except (UsageError, PoolExhausted) as error:
             return self._refused(error, runtime)
         finally:
-            leave_scope(token)
-            thread.stragglers += scope.finish()
+            thread.stragglers += scope.finish(result)
             thread.touch()
         return self._answered(result, thread, scope, runtime, update)
 
@@ -243,13 +233,7 @@ class Evaluator:
         finally:
             if position is not None:
                 thread.order.arrived(*position)
-        if turn is None:
-            return
-        try:
-            turn.result()
-        except BaseException:
-            thread.turns.give_up(turn)
-            raise
+        thread.turns.wait(turn)
 
     async def _aenter(self, thread: Thread, runtime: Runtime | None) -> None:
         position = self._position(runtime)
@@ -260,13 +244,7 @@ class Evaluator:
         finally:
             if position is not None:
                 thread.order.arrived(*position)
-        if turn is None:
-            return
-        try:
-            await asyncio.wrap_future(turn)
-        except BaseException:
-            thread.turns.give_up(turn)
-            raise
+        await thread.turns.wait_async(turn)
 
     def _position(self, runtime: Runtime | None) -> tuple[str, int] | None:
         if runtime is None:
@@ -318,8 +296,8 @@ class Evaluator:
 
     def end_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
         """Wait for the turn's calls, then close what no later turn needs; the update of state."""
-        if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
-            concurrent.futures.wait(calls, self._patience_s)
+        for calls, patience_s in self._awaited(thread):
+            concurrent.futures.wait(calls, patience_s)
         self._cancel_calls(thread)
         if self._is_over(thread) or thread.live is None:
             return None
@@ -332,8 +310,11 @@ class Evaluator:
 
     async def aend_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
         """As `end_turn`, in an event loop."""
-        if calls := [record.ended for record in thread.stragglers if not record.ended.done()]:
-            await asyncio.wait(map(asyncio.wrap_future, calls), timeout=self._patience_s)
+        return await thread.turns.attend(self._aend_turn(thread, state))
+
+    async def _aend_turn(self, thread: Thread, state: Any) -> dict[str, Any] | None:
+        for calls, patience_s in self._awaited(thread):
+            await asyncio.wait(map(asyncio.wrap_future, calls), timeout=patience_s)
         self._cancel_calls(thread)
         if self._is_over(thread) or thread.live is None:
             return None
@@ -344,17 +325,22 @@ class Evaluator:
             thread.turns.leave()
             self.registry.sweep()
 
-    @property
-    def _patience_s(self) -> float:
+    def _awaited(self, thread: Thread) -> Iterator[tuple[list[Future[None]], float]]:
+        """The turn's calls that still run, and for how many seconds they are waited for."""
         wall_s = self.options.limits.wall
-        return _NO_LIMIT_S if wall_s is None else wall_s
+        running = [one for one in thread.stragglers if one.goes_on]
+        if calls := [one.ended for one in running if not one.given_up]:
+            yield calls, _NO_LIMIT_S if wall_s is None else wall_s
+        # Those whose eval was stopped are cancelled. A thread never hears of it.
+        if calls := [one.ended for one in running if one.given_up and one.task is not None]:
+            yield calls, _CLEAN_UP_S
 
     def _cancel_calls(self, thread: Thread) -> None:
         thread.in_turn = False
         self.registry.resume(thread)
         stragglers, thread.stragglers = thread.stragglers, []
         for record in stragglers:
-            if not record.ended.done():
+            if record.goes_on:
                 record.cancel()
         leftovers, thread.leftovers = thread.leftovers, []
         for core in leftovers:

@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from .carried import carried_in
-from .merging import merged
+from .merging import as_list, merged, pairs_of
 from .seam import BaseChannel, Command, InvalidUpdateError
 
 _MESSAGES: Final = "messages"
@@ -32,6 +32,7 @@ class StateUpdates:
     def __init__(self, state: Any, config: RunnableConfig) -> None:
         self._state = state
         self._channels, self._pending, self._send = _graph_of(config)
+        self._in_loop = carried_in(config) is not None
         self._own: list[tuple[str, Any]] = []  # writes, where none can be sent
         self._last: dict[str, Any] = {}  # values of keys that keep one
         self._added: list[tuple[int, str, Command[Any]]] = []  # as calls returned them
@@ -47,9 +48,9 @@ class StateUpdates:
                 return  # the graph has taken what the eval wrote
             self._added.append((index, call_id, command))
             self._call_ids.add(call_id)
-            update = command.update
-            if isinstance(update, dict) and command.graph is None:
-                command = dataclasses.replace(command, update=self._write(update))
+            pairs = pairs_of(command)
+            if pairs and command.graph is None:
+                command = dataclasses.replace(command, update=self._write(pairs))
             self._commands.append((index, command))
 
     @property
@@ -58,12 +59,14 @@ class StateUpdates:
         with self._lock:
             return list(self._added)
 
-    def _write(self, update: Mapping[str, Any]) -> dict[str, Any]:
+    def _write(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """Write what can be written now; what is left of the update."""
         rest: dict[str, Any] = {}
-        for key, value in update.items():
+        for key, value in pairs:
             # A message of a call within the eval is no part of the conversation.
-            if key == _MESSAGES or key not in self._channels:
+            if key == _MESSAGES and key in rest:
+                rest[key] = [*as_list(rest[key]), *as_list(value)]
+            elif key == _MESSAGES or key not in self._channels:
                 rest[key] = value
             elif self._keeps_one(key, value):
                 rest[key] = self._last[key] = value
@@ -129,7 +132,8 @@ class StateUpdates:
         if not kept:
             return alone
         kept.reverse()
-        return merged([*kept, answer], self._channels) or [*kept, alone]
+        one = merged([*kept, answer], self._channels, in_loop=self._in_loop)
+        return one if one is not None else [*kept, alone]
 
     def _foreign(self, messages: Any) -> Any:
         """Without the answers to calls within the eval: the model has not made those."""

@@ -7,6 +7,7 @@ pool belongs to no loop in particular.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
@@ -27,15 +28,14 @@ _OFF_LOOP_BYTES: Final = 1 << 18
 async def drive_async(core: Core, make: Callable[[], Steps[T]]) -> T:
     """Wait for the session's turn, then run the steps to their end.
 
-    Cancelling closes the steps, which stops the guest; the session goes on as before.
+    Cancelling closes the steps, which stops the guest; the session goes on as before. So does
+    whoever comes next after the loop was closed.
     """
-    turn = core.turns.enter()
-    if turn is not None:
-        try:
-            await asyncio.wrap_future(turn)
-        except BaseException:
-            core.turns.give_up(turn)
-            raise
+    return await core.turns.attend(_drive(core, make))
+
+
+async def _drive(core: Core, make: Callable[[], Steps[T]]) -> T:
+    await core.turns.wait_async(core.turns.enter())
     core.relay.loop = asyncio.get_running_loop()
     try:
         return await _walk(core, make())
@@ -87,7 +87,8 @@ class _Watch:
             self._wake.set_result(None)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._fd)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and forgot it
+            self._loop.remove_reader(self._fd)
 
 
 class AsyncSession:
@@ -115,7 +116,7 @@ class AsyncSession:
     async def fork(self) -> AsyncSession:
         """An independent copy of the session; see `Session.fork`."""
         pool = self._pool._core
-        await self._pool._enter()
+        await pool.take_slot_async()
         try:
             options = pool.copy_options(self._core)
             core = await drive_async(self._core, lambda: self._core.fork(options))
@@ -249,7 +250,7 @@ class AsyncPool(PoolFront):
     ) -> AsyncSession:
         pool = self._core
         pool.check_open()
-        await self._enter()
+        await pool.take_slot_async()
         try:
             core = make()
             pool.adopt(core)
@@ -277,21 +278,6 @@ class AsyncPool(PoolFront):
         if isinstance(blob, bytes) and len(blob) >= _OFF_LOOP_BYTES:
             return await asyncio.to_thread(opened, blob, context, limits)
         return opened(blob, context, limits)
-
-    async def _enter(self) -> None:
-        """Take a slot."""
-        waiting = self._core.slots.enter()
-        if waiting is None:
-            return
-        try:
-            async with asyncio.timeout(self._core.options.checkout_timeout):
-                await asyncio.wrap_future(waiting)
-        except TimeoutError:
-            self._core.slots.give_up(waiting)
-            raise self._core.exhausted() from None
-        except BaseException:
-            self._core.slots.give_up(waiting)
-            raise
 
     async def close(self) -> None:
         """End all sessions and workers. Idempotent; never waits for a guest."""

@@ -14,13 +14,7 @@ def drive(core: Core, make: Callable[[], Steps[T]]) -> T:
 
     An exception in here (Ctrl-C) closes the steps, which stops the guest.
     """
-    turn = core.turns.enter()
-    if turn is not None:
-        try:
-            turn.result()
-        except BaseException:
-            core.turns.give_up(turn)
-            raise
+    core.turns.wait(core.turns.enter())
     core.relay.loop = None
     try:
         return _walk(core, make())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
 from types import TracebackType
 
 from .drive import drive
@@ -70,7 +69,7 @@ class Pool(PoolFront):
             UsageError: a limit is wider than the pool's; a tool's or module's name is no good.
         """
         self._core.check_open()
-        self._enter()
+        self._core.take_slot()
         try:
             core = self._core.new_core(limits, tools, modules)
         except BaseException:
@@ -105,18 +104,3 @@ class Pool(PoolFront):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _enter(self) -> None:
-        """Take a slot."""
-        waiting = self._core.slots.enter()
-        if waiting is None:
-            return
-        timeout = self._core.options.checkout_timeout
-        try:
-            waiting.result(timeout)
-        except FutureTimeout:
-            self._core.slots.give_up(waiting)
-            raise self._core.exhausted() from None
-        except BaseException:
-            self._core.slots.give_up(waiting)
-            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import logging
@@ -158,6 +159,34 @@ class PoolCore:
             for name, function in self.options.worker_functions.items()
         )
         return (*functions, *toolbox.described())
+
+    def take_slot(self, make_room: Callable[[], None] = lambda: None) -> None:
+        """Wait for room for a session. `make_room`: called where there is none.
+
+        Raises:
+            PoolExhausted: there was none for `checkout_timeout` seconds.
+        """
+        turn = self.slots.enter()
+        if turn is not None:
+            make_room()
+        try:
+            self.slots.wait(turn, self.options.checkout_timeout)
+        except TimeoutError:
+            raise self.exhausted() from None
+
+    async def take_slot_async(self, make_room: Callable[[], None] = lambda: None) -> None:
+        """As `take_slot`, in the running loop."""
+        await self.slots.attend(self._take_slot_async(make_room))
+
+    async def _take_slot_async(self, make_room: Callable[[], None]) -> None:
+        turn = self.slots.enter()
+        if turn is not None:
+            make_room()
+        try:
+            async with asyncio.timeout(self.options.checkout_timeout):
+                await self.slots.wait_async(turn)
+        except TimeoutError:
+            raise self.exhausted() from None
 
     def opened_snapshot(self, blob: bytes, context: str, limits: Limits) -> memoryview:
         """The body of a snapshot; costs a hash over all of it."""

@@ -68,7 +68,7 @@ class Session:
         It takes a slot of the pool and shares the process bound of its family; the family's
         processes are killed together when its last member is closed.
         """
-        self._pool._enter()
+        self._pool._core.take_slot()
         try:
             options = self._pool._core.copy_options(self._core)
             core = self._drive(lambda: self._core.fork(options))

@@ -1,4 +1,8 @@
-"""What an eval may use of CPU time and of the wall's: two clocks, read as rarely as they can be."""
+"""The time that one eval may take.
+
+The engine has no clock of its own that we could trust with a whole eval: its time limit starts
+anew at every call. So the budget is kept here, and each call into the engine gets what is left.
+"""
 
 import time
 

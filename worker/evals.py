@@ -1,9 +1,6 @@
-"""One eval, from its request to its outcome: budgets, jobs, timers, calls, and what went wrong.
+"""One eval, from its request to its outcome: budgets, jobs, timers, calls, and what went wrong."""
 
-The engine has no clock of its own that we could trust with a whole eval: its time limit starts
-anew at every call. So the budget is kept here, and each call into the engine gets what is left.
-"""
-
+import contextlib
 import json
 import os
 import select
@@ -26,7 +23,7 @@ from .engine import (
 )
 from .functions import Functions
 from .modules import IMPORT, ModuleFailure, Modules
-from .transpile import RESERVED, Program, transpile
+from .transpile import RESERVED, NoRoom, Program, transpile
 
 # Engine memory beyond the limit while an eval runs, so that a session whose heap is full can
 # still run the program that frees it. What is over the limit at the end is not kept.
@@ -181,6 +178,8 @@ class EvalRunner:
                 outcome, state = self._after_out_of_memory(budget), "lost"
             else:
                 outcome = _failed(engine.abandon(), "Deadlock", _DEADLOCK)
+        except _TooLarge:
+            outcome = self._too_large(len(request.code.encode()))
         except EngineOutOfMemory:
             outcome, state = self._after_out_of_memory(budget), "lost"
         except EngineBroken:
@@ -206,7 +205,12 @@ class EvalRunner:
         if known is not None:
             return known
         ticket = int.from_bytes(os.urandom(6), "little") | 1
-        program = transpile(code, ticket, reserved=self._reserved)
+        program = None
+        # Left before anything else is done: the exception keeps alive what took the memory.
+        with contextlib.suppress(NoRoom, MemoryError):
+            program = transpile(code, ticket, reserved=self._reserved)
+        if program is None:
+            raise _TooLarge
         if program.sites:
             self._engine.prove(ticket, program.sites)
         elif len(code) <= _REMEMBERED_CHARS:
@@ -399,6 +403,15 @@ class EvalRunner:
             f"the program needed more than its memory limit of {limit}",
         )
 
+    def _too_large(self, size: int) -> Outcome:
+        return _failed(
+            "",
+            "OutOfMemory",
+            f"a program of {size} bytes, to be read, needs more memory than the memory limit of "
+            f"{self._memory_bytes / (1 << 20):g} MiB leaves; nothing ran. Send it in parts, hand "
+            "its data over by other means than source text, or have the limit raised",
+        )
+
     def _done(
         self,
         request: wire.Eval,
@@ -431,6 +444,10 @@ class EvalRunner:
 
 class _Deadlocked(Exception):
     pass
+
+
+class _TooLarge(Exception):
+    """The program is; nothing of it ran."""
 
 
 def _failed(stdout: str, name: str, message: str) -> Outcome:

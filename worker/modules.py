@@ -17,7 +17,7 @@ import msgspec
 
 from .engine import Engine
 from .stacks import MODULE_LINE_BASE
-from .transpile import Program
+from .transpile import NoRoom, Program
 from .transpile.modules import Module, ModuleSyntaxError, compile_module
 
 IMPORT: Final = "@import"  # the prelude's name for the request; no tool's name can be like it
@@ -204,6 +204,12 @@ class Modules:
         if not module_id.endswith(".json"):
             try:
                 module = compile_module(source, typescript=module_id.endswith(_TYPESCRIPT))
+            except (NoRoom, MemoryError):
+                raise ModuleFailure(
+                    "Error",
+                    f"the module {module_id!r} of {len(source)} characters, to be read, needs more "
+                    "memory than the memory limit leaves",
+                ) from None
             except ModuleSyntaxError as error:
                 place = (module_id, error.line, error.column)
                 raise _syntax_failure(str(error), place, source) from None

@@ -23,6 +23,7 @@ from ..seam import (
     is_invalid_resume,
     msg_content_output,
 )
+from ..walk import Work, awalk, walk
 from .hooks import (
     TOOL_CALL,
     Answer,
@@ -63,21 +64,12 @@ class ToolBelt:
         """Make a call in this thread."""
         failures: list[BaseException] = []
 
+        def do(_what: str, argument: Any) -> Any:
+            tool, supplied = argument
+            return tool.invoke(supplied, around.config)
+
         def core(request: ToolCallRequest) -> Any:
-            try:
-                tool, supplied = self._prepared(request)
-                if tool is None:
-                    return self._unknown(request.tool_call)
-                try:
-                    output = tool.invoke(supplied, around.config)
-                except ValidationError as error:
-                    return _refused(request.tool_call, error)
-                return _checked(request.tool_call, output)
-            except Exception as error:
-                if is_interrupt(error):
-                    raise InterruptRefused from error
-                failures.append(error)
-                raise
+            return walk(self._steps(request, failures), do)
 
         try:
             made: _Call = core
@@ -87,25 +79,33 @@ class ToolBelt:
         except Exception as error:
             return _failed(call, error, failures)
 
+    def _steps(self, request: ToolCallRequest, failures: list[BaseException]) -> Work[Any]:
+        """The call itself, within all layers."""
+        try:
+            tool, supplied = self._prepared(request)
+            if tool is None:
+                return self._unknown(request.tool_call)
+            try:
+                output = yield "invoke", (tool, supplied)
+            except ValidationError as error:
+                return _refused(request.tool_call, error)
+            return _checked(request.tool_call, output)
+        except Exception as error:
+            if is_interrupt(error):
+                raise InterruptRefused from error
+            failures.append(error)
+            raise
+
     async def acall(self, call: ToolCall, around: Surroundings) -> Answer:
         """Make a call in this event loop."""
         failures: list[BaseException] = []
 
+        async def do(_what: str, argument: Any) -> Any:
+            tool, supplied = argument
+            return await tool.ainvoke(supplied, around.config)
+
         async def core(request: ToolCallRequest) -> Any:
-            try:
-                tool, supplied = self._prepared(request)
-                if tool is None:
-                    return self._unknown(request.tool_call)
-                try:
-                    output = await tool.ainvoke(supplied, around.config)
-                except ValidationError as error:
-                    return _refused(request.tool_call, error)
-                return _checked(request.tool_call, output)
-            except Exception as error:
-                if is_interrupt(error):
-                    raise InterruptRefused from error
-                failures.append(error)
-                raise
+            return await awalk(self._steps(request, failures), do)
 
         try:
             made: _AsyncCall = core

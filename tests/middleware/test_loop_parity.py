@@ -6,9 +6,10 @@ It imports neither langchain nor langgraph itself: `test_import.py` runs it with
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -125,29 +126,27 @@ class Logging(AgentMiddleware[Any, Any, Any]):
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         self.after_agent(state, runtime)
 
+    @contextlib.contextmanager
+    def _around(self, what: str) -> Iterator[None]:
+        self._note(f"{what} in")
+        yield
+        self._note(f"{what} out")
+
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        self._note("model in")
-        response = handler(request)
-        self._note("model out")
-        return response
+        with self._around("model"):
+            return handler(request)
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        self._note("model in")
-        response = await handler(request)
-        self._note("model out")
-        return response
+        with self._around("model"):
+            return await handler(request)
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self._note("tool in")
-        message = handler(request)
-        self._note("tool out")
-        return message
+        with self._around("tool"):
+            return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self._note("tool in")
-        message = await handler(request)
-        self._note("tool out")
-        return message
+        with self._around("tool"):
+            return await handler(request)
 
 
 def test_hooks_before_run_in_order_those_after_in_reverse_and_wrappers_as_layers(

@@ -97,8 +97,53 @@ def test_a_caller_that_keeps_the_thread_id_only_is_told_when_the_worker_is_gone(
     turn(agent, thread_id="t")
     told, later = scripted.texts(turn(agent, thread_id="t"))
     assert told.startswith("<result>undefined</result>")
-    assert "the REPL's state is lost, it starts empty: it was idle for too long" in told
+    assert "it starts empty: no session stays after its turn (park or max_parked is 0)" in told
     assert later == "<result>1</result>"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"max_parked": 0}, "no session stays after its turn (park or max_parked is 0)"),
+        ({"max_parked": 1}, "too many others were parked (max_parked)"),
+        ({"park": 0.0}, "no session stays after its turn (park or max_parked is 0)"),
+    ],
+)
+def test_the_reason_why_a_worker_is_gone_is_the_true_one(
+    scripted: Any, options: dict[str, Any], reason: str
+) -> None:
+    script = [*scripted.turn("var n = 1"), *scripted.turn("1"), *scripted.turn("typeof n")]
+    agent = scripted.agent(script, scripted.middleware(**options), kind="loop")
+    turn(agent, thread_id="t")
+    turn(agent, thread_id="another")
+    assert last(scripted, turn(agent, thread_id="t")) == (
+        "<result>undefined</result>\n"
+        f"<note>the REPL's state is lost, it starts empty: {reason}</note>"
+    )
+
+
+@pytest.mark.parametrize("park", [0.0, 300.0])
+@pytest.mark.parametrize(
+    "malformed", ["garbage", [1], {"eval": 7}, {"eval": {}}, {"eval": {"seq": "1", "head": "x"}}]
+)
+def test_a_state_that_is_malformed_is_told_as_the_reason_of_the_loss(
+    scripted: Any, malformed: Any, park: float
+) -> None:
+    script = [*scripted.turn("var n = 1"), *scripted.turn("typeof n", "1")]
+    agent = scripted.agent(script, scripted.middleware(park=park), kind="loop")
+    state = turn(agent)
+    with pytest.warns(RuntimeWarning, match="malformed. The REPL starts empty"):
+        state = turn(agent, {**state, KEYS[1]: malformed})
+    *_, told, later = scripted.texts(state)
+    assert "it starts empty: what the agent's state has of it is malformed" in told
+    assert later == "<result>1</result>"
+
+
+def test_a_state_without_its_snapshot_is_one_with_the_thread_id_only(scripted: Any) -> None:
+    script = [*scripted.turn("var n = 1"), *scripted.turn("typeof n")]
+    agent = scripted.agent(script, scripted.middleware(), kind="loop")
+    state = turn(agent)
+    assert last(scripted, turn(agent, {**state, KEYS[1]: None})) == "<result>number</result>"
 
 
 def test_a_state_that_is_passed_on_needs_no_parked_worker(scripted: Any) -> None:

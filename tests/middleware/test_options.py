@@ -64,6 +64,12 @@ def test_the_defaults_are_those_that_the_peers_users_know() -> None:
         ("capture_console", 1, TypeError),
         ("max_result_chars", 0, ValueError),
         ("max_result_chars", 1.5, TypeError),
+        ("max_result_chars", 10**30, ValueError),
+        ("max_snapshot_bytes", 10**30, ValueError),
+        ("max_ptc_calls", 10**30, ValueError),
+        ("max_stack_size", 10**30, ValueError),
+        ("timeout", 1e9, ValueError),
+        ("wall_timeout", 1e9, ValueError),
         ("ptc", "search", TypeError),
         ("ptc", [1], TypeError),
         ("ptc", [""], ValueError),
@@ -101,7 +107,8 @@ def test_a_bad_value_is_refused_with_the_name_of_its_option(
     with pytest.raises(error) as caught:
         CodeInterpreterMiddleware(**{option: value})
     assert caught.type is error or issubclass(caught.type, error)
-    assert option in str(caught.value)
+    # At the start, as a name of its own: "wall_timeout" is no name of "timeout".
+    assert str(caught.value).startswith(option)
 
 
 @pytest.mark.parametrize("value", [None, -1, -0.5, math.inf])
@@ -161,6 +168,30 @@ def test_limits_must_fit_into_those_of_a_shared_pool() -> None:
         with pytest.raises(ValueError, match="clock='real' contradicts"):
             CodeInterpreterMiddleware(pool=pool, clock="real")
         CodeInterpreterMiddleware(pool=pool)  # the defaults are the pool's
+
+
+@pytest.mark.parametrize(
+    ("limits", "option", "value"),
+    [
+        (Limits(memory=1 << 20), "memory_limit", 2 << 20),
+        (Limits(stack=1 << 16), "max_stack_size", 1 << 17),
+        (Limits(cpu=2.0), "timeout", 10.0),
+        (Limits(wall=2.0), "wall_timeout", 10.0),
+        (Limits(result_chars=10), "max_result_chars", 20),
+        (Limits(console_chars=10), "max_result_chars", 20),
+        (Limits(host_calls=10), "max_ptc_calls", 20),
+        (Limits(snapshot_bytes=2000), "max_snapshot_bytes", 4000),
+    ],
+)
+def test_a_limit_wider_than_the_pools_is_refused_with_the_name_of_its_option(
+    limits: Limits, option: str, value: Any
+) -> None:
+    options: Any = {option: value}
+    with (
+        Pool(limits=limits) as pool,
+        pytest.raises(ValueError, match=rf"^session limit {option}={value} is wider than the pool"),
+    ):
+        CodeInterpreterMiddleware(pool=pool, **options)
 
 
 def test_two_middlewares_in_one_agent_need_different_tool_names() -> None:

@@ -33,6 +33,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
+from .watching import Watching
+
 Run = Callable[..., list[str]]
 HOWS = ["invoke", "ainvoke"]
 
@@ -374,6 +376,61 @@ def test_a_tool_that_hangs_ends_at_the_wall_and_the_repl_goes_on(
     assert scripted.answers(state)[0].artifact["calls"][0]["outcome"] == "cancelled"
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_the_end_of_the_turn_waits_for_no_call_of_an_eval_that_was_stopped(
+    scripted: Any, ask: Any, how: str
+) -> None:
+    release, returned = threading.Event(), threading.Event()
+
+    @tool
+    def hang() -> None:
+        """Hangs."""
+        release.wait(20)
+        returned.set()
+
+    agent = scripted.agent(
+        scripted.turn(
+            "tools.hang(); await new Promise((d) => setTimeout(d, 1)); for (;;);", "'next'"
+        ),
+        scripted.middleware(ptc=["hang"], timeout=0.1, wall_timeout=None),
+        tools=[hang],
+    )
+    try:
+        text, after = scripted.texts(turn(agent, how, ask()))
+        assert not returned.is_set()
+    finally:
+        release.set()
+    assert text.startswith('<error type="Timeout">')
+    assert after == "<result>next</result>"
+
+
+def test_a_cancelled_async_call_cleans_up_before_the_turn_ends(scripted: Any, ask: Any) -> None:
+    steps: list[str] = []
+
+    @tool
+    async def hang() -> None:
+        """Hangs."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            steps.append("cleaned up")
+
+    agent = scripted.agent(
+        scripted.turn("tools.hang(); await new Promise((d) => setTimeout(d, 1)); for (;;);"),
+        scripted.middleware(ptc=["hang"], timeout=0.1, wall_timeout=None),
+        tools=[hang],
+    )
+
+    async def run() -> None:
+        (text,) = scripted.texts(await agent.ainvoke(ask()))
+        steps.append("turn ended")
+        assert text.startswith('<error type="Timeout">')
+
+    asyncio.run(run())
+    assert steps == ["cleaned up", "turn ended"]
+
+
 def test_one_call_can_be_bounded_by_the_pool(scripted: Any, ask: Any) -> None:
     from qjs_pool import Pool
 
@@ -427,22 +484,6 @@ def test_the_first_to_settle_wins_and_the_others_are_waited_for_at_the_end_of_th
 
 
 # --- the agent's own path -------------------------------------------------------------------------
-
-
-class Watching(AgentMiddleware[Any, Any, Any]):
-    """Notes every tool call that it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, Any]]] = []
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return await handler(request)
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -345,12 +345,22 @@ def test_a_damaged_snapshot_is_a_warning_and_an_empty_repl(
     assert in_memory("y") == ["<result>1</result>"]
 
 
-@pytest.mark.parametrize("garbage", [None, 1, "x", [], {"eval": 5}, {"eval": {"seq": "a"}}])
-def test_garbage_in_the_channel_is_no_state(in_memory: Turns, garbage: Any) -> None:
+@pytest.mark.parametrize("garbage", [1, "x", [], {"eval": 5}, {"eval": {"seq": "a"}}])
+def test_garbage_in_the_channel_is_no_state_and_is_told(in_memory: Turns, garbage: Any) -> None:
     from langgraph.types import Overwrite
 
     agent = in_memory.make("var x = 1; x")
     agent.update_state(thread(), {SNAPSHOT_KEY: Overwrite(garbage)}, as_node="model")
+    with pytest.warns(RuntimeWarning, match="malformed. The REPL starts empty"):
+        agent.invoke(in_memory.ask(), thread())
+    assert in_memory("x + 1") == ["<result>2</result>"]
+
+
+def test_nothing_in_the_channel_is_no_state(in_memory: Turns) -> None:
+    from langgraph.types import Overwrite
+
+    agent = in_memory.make("var x = 1; x")
+    agent.update_state(thread(), {SNAPSHOT_KEY: Overwrite(None)}, as_node="model")
     agent.invoke(in_memory.ask(), thread())
     assert in_memory("x + 1") == ["<result>2</result>"]
 

@@ -26,26 +26,11 @@ from qjs_pool.middleware import CodeInterpreterMiddleware
 from qjs_pool.middleware.subagents import FORMAT_KEY
 
 from .subagent_stage import Stage, calling, echoing, texts
+from .watching import Watching
 
 HOWS = ["invoke", "ainvoke"]
 START_ONE = "await task({description: 'd', subagentType: 'helper'})"
 CAUGHT = "try { await %s } catch (e) { `${e.name}: ${e.message}` }"
-
-
-class Watching(AgentMiddleware[Any, Any, Any]):
-    """Notes every tool call that it sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, Any]]] = []
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.seen.append((request.tool_call["name"], request.tool_call["args"]))
-        return await handler(request)
 
 
 @pytest.fixture(scope="module")

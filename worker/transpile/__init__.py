@@ -15,6 +15,7 @@ from .edits import Edits
 from .imports import rewrite_dynamic_imports
 from .outline import outline as outline_of
 from .parse import Failed, LateQuery, parse
+from .parser import NoRoom
 from .program import Kind, Program
 from .proof import Sites, open_declarations, register_expressions
 from .refused import refuse
@@ -22,7 +23,7 @@ from .repl import RESERVED, AsFunction, apart, as_script, redeclared, split
 from .text import to_bytes, without_fence
 from .typescript import erase
 
-__all__ = ["RESERVED", "Program", "compile_queries", "transpile"]
+__all__ = ["RESERVED", "NoRoom", "Program", "compile_queries", "transpile"]
 
 compile_queries = LateQuery.compile_queries
 
@@ -43,6 +44,9 @@ def transpile(
 
     Returns:
         The program. What is neither language is left for the engine to refuse: kind "untouched".
+
+    Raises:
+        NoRoom, MemoryError: there is not the memory to read it. Both leave nothing behind.
     """
     sent = without_fence(source)
     text = to_bytes(sent)

@@ -12,14 +12,15 @@ from typing import ClassVar
 
 import tree_sitter_javascript
 import tree_sitter_typescript
-from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+from tree_sitter import Language, Node, Query, QueryCursor, Tree
 
+from .parser import PLAIN_BYTES, WatchedParser
 from .text import SEPARATORS, masked, unescaped
 
 JAVASCRIPT = Language(tree_sitter_javascript.language())
 TYPESCRIPT = Language(tree_sitter_typescript.language_typescript())
-_javascript = Parser(JAVASCRIPT)
-_typescript = Parser(TYPESCRIPT)
+_javascript = WatchedParser(JAVASCRIPT)
+_typescript = WatchedParser(TYPESCRIPT)
 
 
 class LateQuery:
@@ -80,7 +81,7 @@ _ONLY_TYPESCRIPT = LateQuery(
 )
 # Above this, a TypeScript program is not first parsed as JavaScript: to recover from the errors in
 # it costs ten times what the parse costs.
-_LARGE_BYTES = 1 << 15
+_LARGE_BYTES = PLAIN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +103,23 @@ class Failed:
 
 
 def parse(source: bytes) -> Parsed | Failed:
-    """The tree without errors in the first language that has one, if there is one."""
+    """The tree without errors in the first language that has one, if there is one.
+
+    Raises:
+        NoRoom: there is no memory for a tree; for two, where it has errors.
+    """
     if b"\xe2\x80" in source and SEPARATORS.search(source):
         source = _break_lines(source)
     text = masked(source)
-    large: Tree | None = None
-    if len(source) > _LARGE_BYTES:
-        large = _typescript.parse(text)
-        if not large.root_node.has_error and _is_typescript(large.root_node):
-            parsed = _parse_typescript(source, text, large)
-            if parsed is not None:
-                return parsed
+    parsed = _surely_typescript(source, text) if len(source) > _LARGE_BYTES else None
+    if parsed is not None:
+        return parsed
     tree = _javascript.parse(text)
     if not tree.root_node.has_error:
         if b"new " in text and _NEW_GENERIC.search(text):
             return _parse_typescript(source, text) or Parsed(tree, source, False)
         return Parsed(tree, source, False)
-    parsed = _parse_typescript(source, text, large)
+    parsed = _parse_typescript(source, text)
     if parsed is None and (b"\\u" in text or b"\\x" in text):
         text = unescaped(text)
         other = _javascript.parse(text)
@@ -154,6 +155,14 @@ def _break_lines(source: bytes) -> bytes:
         if not any(match.start() < end for _, end in spans[max(at - _NESTED, 0) : at]):
             out[match.start() : match.end()] = b"  \n"
     return bytes(out)
+
+
+def _surely_typescript(source: bytes, text: bytes) -> Parsed | None:
+    """The program if it parses as TypeScript, and could be nothing else."""
+    tree = _typescript.parse(text)
+    if tree.root_node.has_error or not _is_typescript(tree.root_node):
+        return None
+    return _parse_typescript(source, text, tree)
 
 
 def _parse_typescript(source: bytes, text: bytes, tree: Tree | None = None) -> Parsed | None:
