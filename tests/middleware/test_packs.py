@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from qjs_pool.middleware.packs import chunks_in, loose, packed, unpacked
-from qjs_pool.middleware.saved import merged, read
+from qjs_pool.middleware.saved import MALFORMED, SNAPSHOT_KEY, merged, read
 
 _LARGE = b"a" * (1 << 20)
 _OTHER = b"b" * (1 << 19)
@@ -78,11 +78,13 @@ def test_a_loose_entry_holds_the_chunks_and_no_packs() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 7, 8, 9, 40])
-def test_a_pack_that_is_cut_is_as_good_as_none(cut: int) -> None:
+def test_a_pack_that_is_cut_gives_nothing_and_is_told_of(cut: int) -> None:
     pack = packed("eval", _entry(1, ["l"], l=_LARGE))
     assert isinstance(pack, bytes)
     assert unpacked(pack[:cut]) == {}
-    assert merged({}, [pack[:cut]]) == {}
+    saved = read({SNAPSHOT_KEY: merged({}, [pack[:cut]])}, "eval")
+    assert not saved.holds_snapshot
+    assert saved.lost == MALFORMED
 
 
 def test_a_pack_that_claims_more_than_it_holds_gives_less() -> None:
