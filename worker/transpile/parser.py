@@ -13,6 +13,7 @@ from tree_sitter import Language, Parser, Tree
 
 # A parse of less is not watched: its tree is smaller than what is kept free.
 PLAIN_BYTES: Final = 1 << 15
+_SHORT_BYTES: Final = 1 << 12
 # Kept free for all that is not asked about: what the parser takes between two looks, its stacks.
 _SPARE_BYTES: Final = 24 << 20
 _TREE_BYTES: Final = 300  # of a small program, for each of its bytes
@@ -39,7 +40,9 @@ class WatchedParser:
             NoRoom: there is no memory for it.
         """
         if len(text) <= PLAIN_BYTES:
-            _expect_room(_TREE_BYTES * len(text))
+            # Asking takes longer than reading a short program, whose tree is small in any case.
+            if len(text) > _SHORT_BYTES:
+                _expect_room(_TREE_BYTES * len(text))
             return self._parser.parse(text)
         steps = 0
 
