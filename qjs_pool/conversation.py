@@ -130,6 +130,11 @@ class Conversation:
         if self._owed_readies > 0:
             self.standing, self.uncommitted = False, True
 
+    def park(self) -> None:
+        """Have the worker let its keeper go; the next request is an Unpark."""
+        self.parked = True
+        self._request(wire.Park())
+
     def stop(self) -> None:
         """Nobody waits for the answer any more: the guest must not go on."""
         self.look()
@@ -450,8 +455,7 @@ class Conversation:
     def _end_stream(self) -> None:
         self.ended = True
         self._watch(self.link.data.fileno(), None)
-        # The anchor reports its own child's end, which is long gone after two checkpoints; with
-        # no keeper either, nobody is left who could.
+        # The anchor reports its own child's end, long gone after two checkpoints; or nobody does.
         silent = not self._kept and (self._generation > 1 or self.parked or not self.link.original)
         if self._first_ended is not None or silent:
             self._die_unkept()

@@ -183,9 +183,8 @@ class Core(Evals):
             return
         yield from self.stand()
         if self._talk is talk:
-            self._ids += 1
-            self._parked = talk.parked = True
-            yield from self._ask(talk, wire.Park(self._ids), STAND_S)
+            self._parked = True
+            talk.park()
 
     def _unpark(self, talk: Conversation) -> Steps[None]:
         self._ids += 1

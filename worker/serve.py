@@ -167,7 +167,6 @@ class Worker:
                 self._fork(message)
             case wire.Park():
                 self._line.let_keeper_go()
-                self.send(wire.Done(message.request_id, None))
             case wire.Unpark():
                 self.send(wire.Done(message.request_id, None))
                 self._commit()

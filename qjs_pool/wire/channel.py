@@ -32,7 +32,7 @@ _Table = Mapping[State, Mapping[type, State]]
 HOST_SENDS: Final[_Table] = {
     State.IDLE:    {wire.Eval: State.RUNNING, wire.Open: State.WAITING,
                     wire.SetGlobal: State.WAITING, wire.Fork: State.WAITING,
-                    wire.Restore: State.WAITING, wire.Park: State.WAITING,
+                    wire.Restore: State.WAITING, wire.Park: State.IDLE,
                     wire.Unpark: State.WAITING, wire.Snapshot: State.DUMPING},
     State.RUNNING: {wire.ToolAnswer: State.RUNNING, wire.Hold: State.HOLDING},
     State.HOLDING: {},
@@ -67,7 +67,7 @@ class Channel:
     def sends(self, message: wire.ToWorker) -> None:
         """The host is about to send `message`."""
         self.state = self._next(HOST_SENDS, message)
-        if isinstance(message, (wire.ToolAnswer, wire.Hold, wire.Resume)):
+        if isinstance(message, (wire.ToolAnswer, wire.Hold, wire.Resume, wire.Park)):
             return
         self._asked = message.eval_id if isinstance(message, wire.Eval) else message.request_id
         self._logs = 0

@@ -157,12 +157,10 @@ class Resume(_Message, tag=9, frozen=True):
 
 
 class Park(_Message, tag=10, frozen=True):
-    """Nothing is asked until Unpark: the worker's keeper leaves, and its memory with it.
+    """Nothing is asked until Unpark: the worker's keeper leaves, and its memory with it. No answer.
 
     A worker that dies while it is parked takes its state along; for a state that is written down.
     """
-
-    request_id: int
 
 
 class Unpark(_Message, tag=11, frozen=True):

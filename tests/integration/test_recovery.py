@@ -129,14 +129,24 @@ def test_parking_twice_is_parking_once(session: Session) -> None:
 
 @how
 def test_a_worker_that_dies_while_it_is_parked_takes_its_state_along_and_that_is_told(
-    session: Session, how: str
+    session: Session, until: Until, how: str
 ) -> None:
     _park(session)
+    until(lambda: _processes(session) == 1, "the keeper stayed")
     _end(session, how)
     result = session.eval("typeof n")
     assert result.value == "undefined"
     assert _EMPTY in result.notes[0]
     assert session.eval("1 + 1").value == 2
+
+
+def test_a_worker_that_dies_before_it_let_its_keeper_go_costs_nothing(session: Session) -> None:
+    worker = session.pid  # it stands
+    assert worker is not None
+    os.kill(worker, signal.SIGSTOP)
+    _park(session)
+    _end(session, "SIGKILL")
+    _assert_as_before(session)
 
 
 def test_a_copy_may_be_parked_from_its_start(session: Session, until: Until) -> None:

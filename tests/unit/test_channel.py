@@ -27,7 +27,7 @@ _HOST: Final[dict[type, Any]] = {
     wire.ToolAnswer: wire.ToolAnswer(1, True, "1"),
     wire.Hold: wire.Hold(7),
     wire.Resume: wire.Resume(7, 0.0),
-    wire.Park: wire.Park(7),
+    wire.Park: wire.Park(),
     wire.Unpark: wire.Unpark(7),
 }
 
@@ -51,7 +51,7 @@ _MAY_SEND: Final = {
     (State.IDLE, wire.SetGlobal): State.WAITING,
     (State.IDLE, wire.Fork): State.WAITING,
     (State.IDLE, wire.Restore): State.WAITING,
-    (State.IDLE, wire.Park): State.WAITING,
+    (State.IDLE, wire.Park): State.IDLE,
     (State.IDLE, wire.Unpark): State.WAITING,
     (State.IDLE, wire.Snapshot): State.DUMPING,
     (State.IDLE, wire.Eval): State.RUNNING,
