@@ -73,27 +73,20 @@ class Continuity:
 
     # --- from state to session ------------------------------------------------------------------
 
-    def obtain(self, thread: Thread, runtime: Any, *, replays: bool) -> Live:
-        """The session for an eval. `replays`: it was suspended, and its worker is gone."""
-        live: Live = self._drive(self._obtain(thread, runtime, replays), thread, runtime)
+    def obtain(self, thread: Thread, runtime: Any) -> Live:
+        """The session for an eval. It may have died by now: see `lose`."""
+        live: Live = self._drive(self._obtain(thread, runtime), thread, runtime)
         return live
 
-    async def aobtain(self, thread: Thread, runtime: Any, *, replays: bool) -> Live:
+    async def aobtain(self, thread: Thread, runtime: Any) -> Live:
         """As `obtain`, in an event loop."""
-        live: Live = await self._adrive(self._obtain(thread, runtime, replays), thread, runtime)
+        live: Live = await self._adrive(self._obtain(thread, runtime), thread, runtime)
         return live
 
-    def _obtain(self, thread: Thread, runtime: Any, replays: bool) -> Work:
+    def _obtain(self, thread: Thread, runtime: Any) -> Work:
         live = thread.live
         if live is not None and live.core.closed:
             live = thread.live = None
-        # A session that starts anew when its family is gone tells so with a result, which is too
-        # late for a replay: what a person has approved would run in an empty REPL.
-        if live is not None and replays and not (yield "alive", live.core):
-            self._registry.count("died")
-            thread.live = None
-            self._sandbox.release(live.core)
-            live = None
         if not self.persists(thread):
             if live is None:
                 live = thread.live = Live((yield "open", None))
@@ -111,17 +104,11 @@ class Continuity:
                 return live
         if live is None:
             live = thread.live = self._registry.take(thread, saved.head)
-        # One that died while it was parked is no loss: its snapshot is in the graph's state.
-        if live is not None and not (yield "alive", live.core):
-            self._registry.count("died")
-            thread.live = None
-            self._sandbox.release(live.core)
-            live = None
-        if live is None:
+        if live is None or live.core.closed:
             live = yield from self._restored(thread, saved)
         live.rebase(saved.head, saved.seq)
         live.persistent = True
-        thread.live = live
+        thread.live, thread.gone, thread.unsaved = live, "", False
         yield from self._left_for_others(thread, live, saved)
         return live
 
@@ -150,17 +137,16 @@ class Continuity:
                 live.manifest = document.manifest
                 live.known = frozenset(document.hashes)
                 self._registry.count("restored")
-                if saved.at < saved.seq:
-                    why = saved.lost or "their turn did not end"
+                if saved.at < saved.seq or thread.unsaved:
+                    why = saved.lost or thread.gone or "their turn did not end"
                     thread.say(f"what the last evals changed is lost: {why}")
-            elif saved.seq or saved.lost:
-                reason = saved.lost or "the turn that made it did not end"
+            elif saved.seq or saved.lost or thread.unsaved:
+                reason = saved.lost or thread.gone or "the turn that made it did not end"
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")
                 if saved.lost == MALFORMED:
                     _warn(f"thread {thread.key.thread_id!r}: {reason}. The REPL starts empty")
             elif thread.gone and thread.key.checkpointer == CARRIED:
                 thread.say(f"the REPL's state is lost, it starts empty: {thread.gone}")
-            thread.gone = ""
         except SnapshotRejected as error:
             self._sandbox.release(live.core)
             thread.say(f"the REPL's state is lost, it starts empty: {error}")
@@ -170,6 +156,19 @@ class Continuity:
             self._sandbox.release(live.core)
             raise
         return live
+
+    def lose(self, thread: Thread, live: Live) -> None:
+        """Give up a session that has lost state: another one starts from the graph's state.
+
+        That has nothing of an eval that its own step of the graph made before.
+        """
+        self._registry.count("died")
+        thread.gone, thread.unsaved = "its worker died", live.head != live.base
+        if not live.persistent and not live.core.fresh:
+            thread.say(f"the REPL's state is lost, it starts empty: {thread.gone}")
+        if thread.live is live:
+            thread.live = None
+        self._sandbox.release(live.core)
 
     def _body(self, thread: Thread, saved: Saved) -> Work:
         context = _context(thread)
@@ -256,10 +255,13 @@ class Continuity:
             entry |= yield from self._snapshot(thread, live, saved)
         except Exception as error:
             # Whatever it was, a store that is down included: the run's answer is there.
-            entry |= {"at": live.seq, "lost": str(error)}
+            becomes = "goes on from the last snapshot"
+            if not live.core.lost:  # else what there is of an older state is better than nothing
+                entry |= {"at": live.seq, "lost": str(error)}
+                becomes = "starts empty"
             thread.live = None
             self._sandbox.release(live.core)
-            _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn starts empty")
+            _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn {becomes}")
         else:
             yield from self._at_rest(live)
         write = yield from self._write(entry)
@@ -346,8 +348,6 @@ class Continuity:
                 return self._sandbox.park(argument)
             if what == "copy":
                 return self._sandbox.copy(argument)
-            if what == "alive":
-                return self._sandbox.alive(argument)
             if what == "hash":
                 return argument[1]()
             assert self._store is not None
@@ -370,8 +370,6 @@ class Continuity:
                 return await self._sandbox.park_async(argument)
             if what == "copy":
                 return await self._sandbox.copy_async(argument)
-            if what == "alive":
-                return await self._sandbox.alive_async(argument)
             if what == "hash":
                 size_bytes, job = argument
                 return job() if size_bytes <= _INLINE_BYTES else await asyncio.to_thread(job)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from qjs_pool import outcomes
 from qjs_pool.core import Core
+from qjs_pool.errors import SpawnError
+from qjs_pool.evals import StateLost
 from qjs_pool.holding import Suspension
 from qjs_pool.journal import Journal
 from qjs_pool.result import EvalResult
@@ -25,9 +28,10 @@ from .sandbox import Program, Sandbox
 from .skills import Skills
 from .suspended import Session, Suspensions
 from .threads import Thread
-from .walk import awalk, walk
+from .walk import Work, awalk, walk
 
-_RAN_BEFORE = "a session that had run evals"
+_RAN_BEFORE: Final = "a session that had run evals"
+_ATTEMPTS: Final = 4
 
 
 class EvalRuns:
@@ -56,21 +60,17 @@ class EvalRuns:
             GraphInterrupt: it is suspended.
         """
 
-        def start(wanted: tuple[str, Journal] | None) -> Any:
-            self._skills.load(thread, program.code, runtime)
-            note, replays = thread.note, wanted is not None
-            if self._options.mode == "call":
-                session = Session(self._sandbox.open(), None)
-            else:
-                session = _session(self._continuity.obtain(thread, runtime, replays=replays))
-            with self._alone(session, thread, scope) as ended:
-                journal = self._checked(wanted, session, thread, scope, note)
-                asked = program._replace(journal=journal, modules=thread.modules)
-                return session, ended(self._sandbox.run(session.core, asked))
-
         def do(what: str, argument: Any) -> Any:
             if what == "start":
-                return start(argument)
+                return walk(self._start(thread, scope, program, argument), do)
+            if what == "skills":
+                return self._skills.load(thread, program.code, runtime)
+            if what == "open":
+                return self._sandbox.open()
+            if what == "obtain":
+                return self._continuity.obtain(thread, runtime)
+            if what == "run":
+                return self._sandbox.run(*argument)
             if what == "resume":
                 session, again = argument
                 with self._alone(session, thread, scope) as ended:
@@ -78,31 +78,24 @@ class EvalRuns:
             assert place is not None
             return place.get(argument) if what == "load" else place.put(*argument)
 
-        done: tuple[Session, EvalResult] = walk(
-            self._steps(thread, scope, place, program, runtime), do
-        )
-        return done
+        return self._kept(thread, walk(self._steps(thread, scope, place, program, runtime), do))
 
     async def arun(
         self, thread: Thread, scope: EvalScope, place: Place | None, program: Program, runtime: Any
     ) -> tuple[Session, EvalResult]:
         """As `run`, in the running loop."""
 
-        async def start(wanted: tuple[str, Journal] | None) -> Any:
-            await self._skills.aload(thread, program.code, runtime)
-            note, replays = thread.note, wanted is not None
-            if self._options.mode == "call":
-                session = Session(await self._sandbox.open_async(), None)
-            else:
-                session = _session(await self._continuity.aobtain(thread, runtime, replays=replays))
-            with self._alone(session, thread, scope) as ended:
-                journal = self._checked(wanted, session, thread, scope, note)
-                asked = program._replace(journal=journal, modules=thread.modules)
-                return session, ended(await self._sandbox.run_async(session.core, asked))
-
         async def do(what: str, argument: Any) -> Any:
             if what == "start":
-                return await start(argument)
+                return await awalk(self._start(thread, scope, program, argument), do)
+            if what == "skills":
+                return await self._skills.aload(thread, program.code, runtime)
+            if what == "open":
+                return await self._sandbox.open_async()
+            if what == "obtain":
+                return await self._continuity.aobtain(thread, runtime)
+            if what == "run":
+                return await self._sandbox.run_async(*argument)
             if what == "resume":
                 session, again = argument
                 with self._alone(session, thread, scope) as ended:
@@ -112,10 +105,46 @@ class EvalRuns:
             assert place is not None
             return await (place.aget(argument) if what == "load" else place.aput(*argument))
 
-        done: tuple[Session, EvalResult] = await awalk(
-            self._steps(thread, scope, place, program, runtime), do
-        )
-        return done
+        steps = self._steps(thread, scope, place, program, runtime)
+        return self._kept(thread, await awalk(steps, do))
+
+    def _start(
+        self,
+        thread: Thread,
+        scope: EvalScope,
+        program: Program,
+        wanted: tuple[str, Journal] | None,
+    ) -> Work[tuple[Session, EvalResult | Suspension]]:
+        """Run the program, in the session that has the state for it."""
+        yield "skills", None
+        # A session that lost its state would start anew, and tell so with its result. Here there
+        # is a snapshot to go back to; and what a person has approved runs in no empty REPL.
+        whole = self._continuity.persists(thread) or wanted is not None
+        attempts = _ATTEMPTS
+        while True:
+            note = thread.note
+            if self._options.mode == "call":
+                session = Session((yield "open", None), None)
+            else:
+                session = _session((yield "obtain", None))
+            try:
+                with self._alone(session, thread, scope) as ended:
+                    journal = self._checked(wanted, session, thread, scope, note)
+                    asked = program._replace(journal=journal, modules=thread.modules, whole=whole)
+                    return session, ended((yield "run", (session.core, asked)))
+            except StateLost as error:
+                attempts -= 1
+                if session.live is None or not attempts:
+                    raise SpawnError(f"{error}, {_ATTEMPTS} times in a row") from None
+                self._continuity.lose(thread, session.live)
+
+    def _kept(self, thread: Thread, done: tuple[Session, EvalResult]) -> tuple[Session, EvalResult]:
+        """What became of the eval, where the session's state has gone with it."""
+        session, result = done
+        if session.live is None or result.state != "reset" or not self._continuity.persists(thread):
+            return done
+        self._continuity.lose(thread, session.live)
+        return session, outcomes.to_be_restored(result)
 
     def _steps(
         self, thread: Thread, scope: EvalScope, place: Place | None, program: Program, runtime: Any

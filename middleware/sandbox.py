@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qjs_pool.aio import drive_async
-from qjs_pool.conversation import Steps
 from qjs_pool.core import Core
 from qjs_pool.drive import drive
 from qjs_pool.errors import SessionClosed, SpawnError
@@ -17,6 +16,7 @@ from qjs_pool.journal import Journal
 from qjs_pool.pool import Pool
 from qjs_pool.pool_core import PoolCore
 from qjs_pool.result import EvalResult
+from qjs_pool.steps import Steps
 from qjs_pool.tools import Toolbox
 from qjs_pool.wire.documents import Buffer
 
@@ -28,12 +28,17 @@ Again = Mapping[int, Callable[[Any], Any]]
 
 
 class Program(NamedTuple):
-    """One program, and what it finds. `journal`: of it, where it was suspended elsewhere."""
+    """One program, and what it finds.
+
+    `whole`: it runs with all of the session's state or not at all. `journal`: its own, where it was
+    suspended elsewhere.
+    """
 
     code: str
     toolbox: Toolbox
     modules: Modules
     suspends: bool
+    whole: bool = False
     journal: Journal | None = None
 
 
@@ -125,14 +130,6 @@ class Sandbox:
             raise
         return core
 
-    def alive(self, core: Core) -> bool:
-        """Whether a session still has its state."""
-        return not core.closed and drive(core, core.survives)
-
-    async def alive_async(self, core: Core) -> bool:
-        """As `alive`, in the running loop."""
-        return not core.closed and await drive_async(core, core.survives)
-
     def park(self, core: Core) -> None:
         """Have a session rest that has its state in the graph's state."""
         drive(core, core.park)
@@ -182,13 +179,17 @@ class Sandbox:
     # --- evals ----------------------------------------------------------------------------------
 
     def run(self, core: Core, program: Program) -> EvalResult | Suspension:
-        """Run one program in the calling thread."""
+        """Run one program in the calling thread.
+
+        Raises:
+            StateLost: the program is to run in a whole session, and this is none.
+        """
         result = drive(core, self._steps(core, program))
         self.pool.report_isolation(core.layers)
         return result
 
     async def run_async(self, core: Core, program: Program) -> EvalResult | Suspension:
-        """Run one program in the running loop; cancelling stops the guest."""
+        """As `run`, in the running loop; cancelling stops the guest."""
         result = await drive_async(core, self._steps(core, program))
         self.pool.report_isolation(core.layers)
         return result
@@ -207,6 +208,7 @@ class Sandbox:
 
     def _steps(self, core: Core, program: Program) -> Callable[[], Steps[EvalResult | Suspension]]:
         toolbox, modules, code = program.toolbox, program.modules, program.code
+        whole = program.whole
         pool = self.pool
         described = pool.toolbox_described(toolbox)
         installed = {**pool.options.modules, **modules}
@@ -216,8 +218,8 @@ class Sandbox:
             yield from core.configure(toolbox, described, installed)
             if program.suspends:
                 journal = program.journal
-                return (yield from core.eval_or_suspend(code, cpu_s, journal=journal))
-            return (yield from core.eval(code, cpu_s, want_value=False))
+                return (yield from core.eval_or_suspend(code, cpu_s, journal=journal, whole=whole))
+            return (yield from core.eval(code, cpu_s, want_value=False, whole=whole))
 
         return steps
 

@@ -108,7 +108,8 @@ class Thread:
         self.modules: dict[str, dict[str, str]] = {}
         self.missing_modules: set[str] = set()
         self.note = ""  # for the next result
-        self.gone = ""  # why its session is, for a caller that has not carried the state
+        self.gone = ""  # why its session is
+        self.unsaved = False  # that one had evals which the graph's state does not show
         self.used = time.monotonic()
         self.in_turn = False  # between a turn's first eval and its end
         self.holds = 0  # reasons to wait for a person, see Registry.hold

@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, Final
 
 from .checks import checked_code, checked_global, checked_timeout
-from .conversation import Steps, T
 from .core import Core
 from .limits import Limits
 from .pool_front import PoolFront
 from .result import EvalResult
+from .steps import Steps, T
 from .tools import ToolLike
 
 # Hashing more than this takes a thread, so that no event loop waits for it.

@@ -1,33 +1,27 @@
 """The conversation with one session's worker: requests, answers, deaths and successors.
 
-Every operation is a generator of steps. It does its own non-blocking reads and writes, and
-yields a deadline (a `time.monotonic()` value, or None) whenever it has to wait for its `poller`;
-the driver waits, in a thread or in an event loop, and sends back what became ready. So each rule
-is written once, and none of it knows threads or asyncio.
+Its operations are steps (see `steps.py`).
 """
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Generator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from .endings import Cause, Clock, Death, earlier
 from .holding import Suspension
 from .link import Link
 from .outbox import Outbox
 from .relay import Relay
+from .steps import Ready, Steps
 from .watches import Watches
 from .wire import FrameDecoder, ProtocolError
 from .wire import messages as wire
 from .wire.channel import Channel, State
 from .wire.frames import MAX_TO_WORKER_BYTES
 from .worker_log import re_emit
-
-T = TypeVar("T")
-Ready = list[tuple[int, int]]
-Steps = Generator[float | None, Ready, T]
 
 # What a killed worker's keeper gets to report before the whole family is killed.
 REPORT_S: Final = 2.0
@@ -59,6 +53,7 @@ class Conversation:
         # The worker of this generation said Ready (a link taken over may have heard it before).
         self.standing = link.worker is not None
         self.leaving = False  # it said that it leaves: a death is to come
+        self.told = False  # a result says that its state is lost
         self.uncommitted = False  # acknowledged, and not yet secured by a checkpoint
         self.parked = False  # its worker has no keeper
         # Readies still to come: -1 when one came before we got to read what it was for.
@@ -185,10 +180,16 @@ class Conversation:
         self._cpu_at_kill = None
         self._outbox = Outbox(self.link, self._want_room)
         self.death, self.standing, self.leaving, self.ended = None, False, False, False
+        self.told = False
         self.uncommitted = False
         self._owed_readies = 1
         yield from self.stand()
         return self.standing
+
+    def hear(self, wall_s: float) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+        """Wait for the answer to a request whose sender has left."""
+        self._clock = Clock(wall_s, None)
+        return (yield from self._wait())
 
     def exchange(
         self,

@@ -1,6 +1,6 @@
 """A session: its options, its worker wherever that is, and what each operation gives back.
 
-The operations are steps (see `conversation.py`). Whatever happened to the worker since the last
+The operations are steps (see `steps.py`). Whatever happened to the worker since the last
 one is put right at the start of the next: a successor from its keeper, or a new worker.
 """
 
@@ -11,7 +11,7 @@ import select
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from .conversation import STAND_S, Conversation, Steps
+from .conversation import STAND_S, Conversation
 from .endings import Cause, Death
 from .errors import SessionClosed, SnapshotRejected, SpawnError, UsageError
 from .evals import ATTEMPTS, Evals, Held
@@ -23,6 +23,7 @@ from .options import SessionOptions
 from .outcomes import RESET
 from .relay import Relay
 from .result import check_caps
+from .steps import Steps
 from .supervisor import raise_refused
 from .tools import Toolbox
 from .turnstile import Turnstile
@@ -58,10 +59,13 @@ class Core(Evals):
         self._talk: Conversation | None = None
         self._opened = False  # the worker that stands now has the session's options
         self._seeded = False  # ... and its stream of random numbers
-        self._notes: list[str] = []  # remarks for the next result
+        self.lost = ""
+        self._notes: list[str] = []
         self._running = False
         self._held: Held | None = None
+        self._has_state = False
         self._parked = False  # the worker has no keeper
+        self._unparking = False  # it was asked for one, and has not answered yet
         self._ids = 0
         self._evals = 0
 
@@ -149,21 +153,6 @@ class Core(Evals):
         talk = yield from self._settle()
         yield from talk.stand()
 
-    def survives(self) -> Steps[bool]:
-        """Whether the session has all its state, and a worker, whatever happened meanwhile.
-
-        False: its family or its last checkpoint is gone. What is left of it is of no use.
-        """
-        talk, notes = self._talk, len(self._notes)
-        if talk is None:
-            return False
-        try:
-            yield from self._settle()
-        except SpawnError:
-            return False
-        # A successor from the keeper is the same conversation; a loss leaves a remark.
-        return self._talk is talk and len(self._notes) == notes
-
     def set_global(self, name: str, value: str) -> Steps[None]:
         """Put an encoded host value into the session as a global."""
         problem = yield from self._request(
@@ -171,6 +160,7 @@ class Core(Evals):
         )
         if problem is not None:
             raise UsageError(f"the global was not set: {problem}")
+        self._has_state = True
         self._committing()
 
     def park(self) -> Steps[None]:
@@ -187,10 +177,16 @@ class Core(Evals):
             talk.park()
 
     def _unpark(self, talk: Conversation) -> Steps[None]:
-        self._ids += 1
-        answer = yield from self._ask(talk, wire.Unpark(self._ids), STAND_S)
+        # Whoever is cancelled in here leaves the answer to the next operation: a worker that has
+        # no keeper yet is not killed for that.
+        if self._unparking:
+            answer = yield from talk.hear(STAND_S)
+        else:
+            self._unparking = True
+            self._ids += 1
+            answer = yield from talk.exchange(wire.Unpark(self._ids), STAND_S, None)
         if isinstance(answer, wire.Done):
-            self._parked = talk.parked = False
+            self._parked = self._unparking = talk.parked = False
             talk.commits()
             yield from talk.stand()
 
@@ -202,10 +198,12 @@ class Core(Evals):
         yield from self.stand()
         talk = self._talk
         assert talk is not None
+        if self.lost:
+            raise SpawnError(f"the session was not copied: {self.lost}")
         link, ends = talk.link.sibling()
         copy = Core(options, self._obtain, self.relay.copy)
         copy._talk = copy._converse(link)
-        copy._evals = self._evals
+        copy._evals, copy._has_state = self._evals, self._has_state
         copy._parked = copy._talk.parked = parked and self.options.durable
         try:
             problem = yield from self._request(
@@ -216,8 +214,9 @@ class Core(Evals):
                 # Whoever was asked waits for this, and would else take a byte of the next frame:
                 # a successor in another family, too, which has no use for our sockets.
                 sent = asked.link.send_sockets(ends if asked is talk else [])
-            if problem is not None or asked is not talk or not sent:
-                raise SpawnError(f"the session could not be copied: {problem or 'it died'}")
+            if problem is not None or asked is not talk or self.lost or not sent:
+                problem = problem or self.lost or "it died"
+                raise SpawnError(f"the session was not copied: {problem}")
         except BaseException:
             copy.close()
             raise
@@ -234,6 +233,8 @@ class Core(Evals):
         limits = self.options.limits
         for _ in range(ATTEMPTS):
             talk = yield from self._settle()
+            if self.lost:
+                raise SnapshotRejected(f"no snapshot was taken: {self.lost}")
             self._ids += 1
             request = wire.Snapshot(self._ids, limits.snapshot_room, _SNAPSHOT_CPU_S)
             answer: list[bytes] | wire.Done | Death | None = None
@@ -264,10 +265,10 @@ class Core(Evals):
                 self._committing()
                 yield from talk.stand()
                 if talk.death is None:
+                    self._has_state, self.lost = True, ""
                     return
             elif answer.cause is not None:
                 raise SnapshotRejected(f"the snapshot was refused: {_why_killed(answer)}")
-            self._notes.clear()  # nothing ran that could be lost
         raise SnapshotRejected(f"the snapshot was refused: {_DIED_EVERY_TIME}")
 
     def _send_body(self, talk: Conversation, parts: Sequence[Buffer]) -> Steps[wire.Done | Death]:
@@ -303,6 +304,7 @@ class Core(Evals):
         self._drop()
         self._reseed()
         self.relay.forget()
+        self._has_state, self.lost = False, ""
         self._notes.clear()
         yield from self._settle()
 
@@ -331,7 +333,6 @@ class Core(Evals):
                 yield from self._open(talk)
             if talk.death is None and self._opened:
                 return talk
-        self._drop()
         raise SpawnError(f"no worker stayed alive in {ATTEMPTS} attempts")
 
     def _converse(self, link: Link) -> Conversation:
@@ -362,17 +363,18 @@ class Core(Evals):
         self._opened = self._seeded = False
         if (yield from talk.take_over()):
             self.recoveries += 1
+            self._unparking = False
             self._reseed()
-            if uncommitted:
-                self._notes.append(
+            if uncommitted and not self.lost:
+                self.lost = (
                     "what the previous eval changed is lost: its worker died "
                     f"({describe_death(death.status, death.peak_rss_bytes)}) before it was secured"
                 )
             return
-        if self._evals and self._talk is talk and not talk.leaving:
-            self._notes.append(
-                f"{RESET}: its worker died ({describe_death(death.status, death.peak_rss_bytes)})"
-            )
+        if self._has_state and self._talk is talk and not talk.told:
+            how = describe_death(death.status, death.peak_rss_bytes)
+            self.lost = f"{RESET}: its worker died ({how})"
+        self._has_state = False
         self._drop()
         self._reseed()
         self.relay.forget()
@@ -384,7 +386,7 @@ class Core(Evals):
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None
-        self._opened = self._seeded = self._parked = False
+        self._opened = self._seeded = self._parked = self._unparking = False
         if talk is not None:
             talk.unwatch()
             talk.link.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from .conversation import Steps, T
 from .core import Core
+from .steps import Steps, T
 
 
 def drive(core: Core, make: Callable[[], Steps[T]]) -> T:

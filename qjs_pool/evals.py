@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from . import outcomes
-from .conversation import Conversation, Steps
+from .conversation import Conversation
 from .endings import Death
 from .errors import SessionClosed
 from .holding import Holding, Suspension
@@ -20,6 +20,7 @@ from .options import SessionOptions
 from .outcomes import RESET
 from .relay import Relay
 from .result import EvalResult, SessionState
+from .steps import Steps
 from .wire import messages as wire
 
 ATTEMPTS: Final = 4
@@ -29,6 +30,10 @@ _KEPT: Final = "its program had ended already, and the session has its changes"
 _BACK: Final = "the session is as it was before that eval"
 # The largest journal, in values of the largest size.
 _JOURNAL_VALUES: Final = 2
+
+
+class StateLost(Exception):
+    """Some of the session's state is gone, its keeper with its worker; says which."""
 
 
 class Held(NamedTuple):
@@ -48,21 +53,37 @@ class Evals:
     options: SessionOptions
     relay: Relay
     closed: bool
-    _notes: list[str]  # remarks for the next result
+    lost: str  # what of its state is gone, until a result has told; "" if nothing is
+    _notes: list[str]  # other remarks for the next result
     _running: bool
+    _has_state: bool  # a program ran in it, or a host put something there
     _evals: int
     _held: Held | None
 
     # --- operations -----------------------------------------------------------------------------
 
-    def eval(self, code: str, cpu_s: float | None, *, want_value: bool = True) -> Steps[EvalResult]:
-        """Run one program; whatever the guest does comes back as data."""
-        outcome = yield from self._eval(code, cpu_s, want_value, None)
+    def eval(
+        self, code: str, cpu_s: float | None, *, want_value: bool = True, whole: bool = False
+    ) -> Steps[EvalResult]:
+        """Run one program; whatever the guest does comes back as data.
+
+        Args:
+            whole: run it with all of the session's state, or not at all.
+
+        Raises:
+            StateLost: `whole`, and some state is gone. Nothing ran.
+        """
+        outcome = yield from self._eval(code, cpu_s, want_value, None, whole)
         assert isinstance(outcome, EvalResult)
         return outcome
 
     def eval_or_suspend(
-        self, code: str, cpu_s: float | None, *, journal: Journal | None = None
+        self,
+        code: str,
+        cpu_s: float | None,
+        *,
+        journal: Journal | None = None,
+        whole: bool = False,
     ) -> Steps[EvalResult | Suspension]:
         """Run one program whose tools may raise `Suspend`; it is then gone on with by `resume`.
 
@@ -71,15 +92,17 @@ class Evals:
         Args:
             journal: the calls of an eval of this program that was suspended elsewhere: they are
                 not made again.
+            whole: as for `eval`.
 
         Raises:
             ReplayDiverged: the program does something else than its journal says.
+            StateLost: `whole`, and some state is gone. Nothing ran.
         """
         if journal is not None:
             journal.check(code)
         seed = self._eval_seed() if journal is None else journal.seed
         holding = Holding(code, seed, _JOURNAL_VALUES * self.options.limits.value_bytes, journal)
-        return (yield from self._eval(code, cpu_s, False, holding))
+        return (yield from self._eval(code, cpu_s, False, holding, whole))
 
     @property
     def suspended(self) -> bool:
@@ -128,10 +151,11 @@ class Evals:
             return
         self._stop(held.talk, held.settled)
         became = _KEPT if held.settled else _BACK if self.options.durable else RESET
-        if not held.replayed:
-            self._notes.append(f"{_GIVEN_UP}; {became}")
-        elif became == RESET:
-            self._notes.append(RESET)
+        note = became if held.replayed else f"{_GIVEN_UP}; {became}"
+        if became == RESET:
+            self.lost, held.talk.told = note, True
+        elif not held.replayed:
+            self._notes.append(note)
 
     def _stop(self, talk: Conversation, settled: bool = False) -> None:
         """Nobody waits for the eval any more: the guest must not go on."""
@@ -145,7 +169,12 @@ class Evals:
         return self.options.reseeded(f"eval {self._evals + 1}").seed
 
     def _eval(
-        self, code: str, cpu_s: float | None, want_value: bool, holding: Holding | None
+        self,
+        code: str,
+        cpu_s: float | None,
+        want_value: bool,
+        holding: Holding | None,
+        whole: bool,
     ) -> Steps[EvalResult | Suspension]:
         started = time.monotonic()
         limits = self.options.limits
@@ -153,6 +182,10 @@ class Evals:
         before: Conversation | None = None
         for attempt in range(ATTEMPTS):
             talk = yield from self._settle()
+            if whole and self.lost:
+                if before is not None:
+                    self.relay.end(cancel=True, undone=True)
+                raise StateLost(self.lost)
             if before is None:
                 owed = self.relay.begin(holding)
             elif talk is not before:
@@ -171,6 +204,7 @@ class Evals:
                 holding is not None,
             )
             outcome: wire.EvalDone | wire.Done | Death | Suspension | None = None
+            had_state, self._has_state = self._has_state, True
             self._running = True
             try:
                 outcome = yield from talk.exchange(request, limits.wall, cpu_s, owed)
@@ -179,6 +213,7 @@ class Evals:
                 if outcome is None:  # cancelled, or Ctrl-C
                     self._stop(talk)
             if isinstance(outcome, Death) and attempt < ATTEMPTS - 1 and talk.untouched():
+                self._has_state = had_state
                 continue  # it died before it read a byte of this: nothing ran
             break
         return self._ended(talk, outcome, cpu_s, started)
@@ -196,9 +231,9 @@ class Evals:
             raise SessionClosed("the session was closed while this eval ran")
         if self.relay.failure is not None:
             talk.leaving = isinstance(outcome, Death)
-            if isinstance(outcome, wire.EvalDone):
-                self._finished(talk, outcome, wall_s)
             kept = isinstance(outcome, wire.EvalDone) and outcome.state != "lost"
+            if kept:
+                self._committing()
             self.relay.end(
                 cancel=True, undone=isinstance(outcome, Death), why=_CANCELLED if kept else ""
             )
@@ -209,31 +244,39 @@ class Evals:
             self._held = Held(talk, cpu_s, wall_s, now, outcome.settled)
             return outcome
         if isinstance(outcome, Death):
-            talk.leaving = True  # this result tells it
-            return self._crashed(outcome, cpu_s, wall_s)
+            talk.leaving = True
+            return self._crashed(talk, outcome, cpu_s, wall_s)
         assert isinstance(outcome, wire.EvalDone)
         return self._finished(talk, outcome, wall_s)
 
     # --- results --------------------------------------------------------------------------------
 
     def _take_notes(self) -> list[str]:
-        notes, self._notes = self._notes, []
+        notes = [self.lost, *self._notes] if self.lost else self._notes
+        self.lost, self._notes = "", []
         return notes
 
-    def _state_after(self, lost: bool, recoverable: bool = True) -> SessionState:
+    def _state_after(
+        self, talk: Conversation, lost: bool, recoverable: bool = True
+    ) -> SessionState:
         if not lost:
             return "kept"
-        return "rolled_back" if recoverable and self.options.durable else "reset"
+        if recoverable and self.options.durable:
+            return "rolled_back"
+        talk.told = True
+        return "reset"
 
     def _finished(self, talk: Conversation, done: wire.EvalDone, wall_s: float) -> EvalResult:
-        state = self._state_after(done.state == "lost")
+        state = self._state_after(talk, done.state == "lost")
         notes = self._take_notes()
         if state == "kept":
             self._committing()
         return outcomes.finished(done, state, wall_s, notes, self.relay, self.options.limits)
 
-    def _crashed(self, death: Death, cpu_s: float | None, wall_s: float) -> EvalResult:
-        state = self._state_after(True, death.recoverable)
+    def _crashed(
+        self, talk: Conversation, death: Death, cpu_s: float | None, wall_s: float
+    ) -> EvalResult:
+        state = self._state_after(talk, True, death.recoverable)
         notes = self._take_notes()
         return outcomes.crashed(death, state, cpu_s, wall_s, notes, self.relay, self.options.limits)
 

@@ -13,6 +13,7 @@ from .result import EvalResult, SessionState, Usage
 from .wire import messages as wire
 
 ROLLED_BACK: Final = "the session is as it was before this eval"
+FROM_SNAPSHOT: Final = "the session goes on as its last snapshot has it"
 RESET: Final = "the session's state is lost, it starts empty"
 
 
@@ -69,6 +70,23 @@ def crashed(
         usage=Usage(min(death.cpu_s, wall_s), wall_s, death.peak_rss_bytes, relay.made),
         notes=(*notes, *remarks),
         calls=calls,
+    )
+
+
+def to_be_restored(result: EvalResult) -> EvalResult:
+    """The result of an eval that took the state along, where there is a snapshot to go back to."""
+    error = result.error
+    if error is not None:
+        message = error.message.removesuffix(RESET) + FROM_SNAPSHOT
+        error = GuestError(error.name, message, error.stack)
+    return EvalResult(
+        text=result.text,
+        stdout=result.stdout,
+        error=error,
+        state="rolled_back",
+        usage=result.usage,
+        notes=result.notes,
+        calls=result.calls,
     )
 
 

@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .checks import checked_code, checked_global, checked_timeout
-from .conversation import Steps, T
 from .core import Core
 from .drive import drive
 from .limits import Limits
 from .result import EvalResult
+from .steps import Steps, T
 
 if TYPE_CHECKING:
     from .pool import Pool

@@ -485,7 +485,7 @@ def test_session_that_dies_while_it_is_copied_is_served_by_another_worker(
             return request(make)
 
         monkeypatch.setattr(core, "_request", after_the_end_of_its_family)
-        with pytest.raises(SpawnError, match="could not be copied"):
+        with pytest.raises(SpawnError, match="was not copied: the session's state is lost"):
             session.fork()
         monkeypatch.undo()
         # The one that was asked in its place waits for no byte of this.
