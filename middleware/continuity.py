@@ -214,6 +214,7 @@ class Continuity:
         if result.state == "rolled_back":
             live.since.add(call_id)
             return None
+        unsaved = live.head != live.base
         live.advance(call_id, uuid.uuid4().hex, saved.seq)
         entry: Update = {"seq": live.seq, "head": live.head}
         cheap = (
@@ -226,6 +227,11 @@ class Continuity:
                 entry |= yield from self._snapshot(thread, live, saved)
             except (QjsPoolError, OSError):  # the end of the turn will tell, unless it shrinks
                 live.cost = (float("inf"), 0)
+                if live.core.lost:  # its answer can tell, and so nothing is written of it
+                    self.lose(thread, live)
+                    thread.unsaved = unsaved
+                    thread.say(f"what this eval changed is lost: {thread.gone}")
+                    return None
         write = yield from self._write(entry)
         return {SNAPSHOT_KEY: write}
 
@@ -256,11 +262,13 @@ class Continuity:
         except Exception as error:
             # Whatever it was, a store that is down included: the run's answer is there.
             becomes = "goes on from the last snapshot"
-            if not live.core.lost:  # else what there is of an older state is better than nothing
+            if live.core.lost:  # what there is of an older state is better than nothing
+                self.lose(thread, live)
+            else:
                 entry |= {"at": live.seq, "lost": str(error)}
                 becomes = "starts empty"
-            thread.live = None
-            self._sandbox.release(live.core)
+                thread.live = None
+                self._sandbox.release(live.core)
             _warn(f"thread {thread.key.thread_id!r}: {error}. The next turn {becomes}")
         else:
             yield from self._at_rest(live)
