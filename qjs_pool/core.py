@@ -198,8 +198,6 @@ class Core(Evals):
         yield from self.stand()
         talk = self._talk
         assert talk is not None
-        if self.lost:
-            raise SpawnError(f"the session was not copied: {self.lost}")
         link, ends = talk.link.sibling()
         copy = Core(options, self._obtain, self.relay.copy)
         copy._talk = copy._converse(link)
