@@ -23,6 +23,8 @@ from .wire.channel import Channel, State
 from .wire.frames import MAX_TO_WORKER_BYTES
 from .worker_log import re_emit
 
+Answer = wire.EvalDone | wire.Done | Death | Suspension
+
 # What a killed worker's keeper gets to report before the whole family is killed.
 REPORT_S: Final = 2.0
 # What a worker gets to stand, on a machine that swaps.
@@ -83,17 +85,14 @@ class Conversation:
         self._generation = 0
         self._watches = Watches(poller)
         self._first_ended: wire.FirstWorkerEnded | None = None
-        self._watch(link.data.fileno(), select.EPOLLIN)
-        self._watch(link.control.fileno(), select.EPOLLIN)
+        self._watches.set(link.data.fileno(), select.EPOLLIN)
+        self._watches.set(link.control.fileno(), select.EPOLLIN)
         # A copy only needs to see the leash's end; its messages are for the original.
-        self._watch(link.family.fileno(), select.EPOLLIN if link.original else 0)
+        self._watches.set(link.family.fileno(), select.EPOLLIN if link.original else 0)
 
     def unwatch(self) -> None:
         """Take our descriptors out of the poller; before they are closed."""
         self._watches.clear()
-
-    def _watch(self, fd: int, events: int | None) -> None:
-        self._watches.set(fd, events)
 
     # --- kills ----------------------------------------------------------------------------------
 
@@ -170,10 +169,10 @@ class Conversation:
         death = self.death
         if death is None or not death.recoverable:
             return False
-        self._watch(self.link.data.fileno(), None)
+        self._watches.set(self.link.data.fileno(), None)
         if not self.link.take_over():
             return False
-        self._watch(self.link.data.fileno(), select.EPOLLIN)
+        self._watches.set(self.link.data.fileno(), select.EPOLLIN)
         self._decoder = FrameDecoder(self._max_frame_bytes)
         self._channel = Channel()
         self._cause, self._violation, self._kill_when_standing = None, "", False
@@ -186,7 +185,7 @@ class Conversation:
         yield from self.stand()
         return self.standing
 
-    def hear(self, wall_s: float) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+    def hear(self, wall_s: float) -> Steps[Answer]:
         """Wait for the answer to a request whose sender has left."""
         self._clock = Clock(wall_s, None)
         return (yield from self._wait())
@@ -197,7 +196,7 @@ class Conversation:
         wall_s: float | None,
         cpu_s: float | None,
         owed: Sequence[wire.ToolAnswer] = (),
-    ) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+    ) -> Steps[Answer]:
         """Send a request and wait for its answer, or for the death of the worker.
 
         An eval that waits for a person gives a Suspension: see `go_on`.
@@ -218,7 +217,7 @@ class Conversation:
             self._send_answers(owed)
         return (yield from self._wait())
 
-    def go_on(self, stood_s: float) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+    def go_on(self, stood_s: float) -> Steps[Answer]:
         """Wait for an eval that was suspended for so long, and whose calls run again.
 
         The worker is held until they have ended: no timer and no other answer comes first.
@@ -227,7 +226,7 @@ class Conversation:
         self._stood_s += stood_s
         return (yield from self._wait())
 
-    def _wait(self) -> Steps[wire.EvalDone | wire.Done | Death | Suspension]:
+    def _wait(self) -> Steps[Answer]:
         relay, clock = self._relay, self._clock
         give_up_at: float | None = None
         while True:
@@ -364,7 +363,7 @@ class Conversation:
                 self._take(wire.decode_from_worker(body))
         except ProtocolError as error:
             # Nothing more is read from it; its keeper, or else the anchor, reports its end.
-            self._watch(self.link.data.fileno(), None)
+            self._watches.set(self.link.data.fileno(), None)
             self.kill(Cause.PROTOCOL, str(error))
         return True
 
@@ -443,7 +442,7 @@ class Conversation:
                 if (message := link.family.next_message()) is None:
                     return
                 if message == b"":
-                    self._watch(link.family.fileno(), None)
+                    self._watches.set(link.family.fileno(), None)
                     self.give_up()
                     return
                 if isinstance(message, wire.FirstWorkerEnded):
@@ -455,7 +454,7 @@ class Conversation:
 
     def _end_stream(self) -> None:
         self.ended = True
-        self._watch(self.link.data.fileno(), None)
+        self._watches.set(self.link.data.fileno(), None)
         # The anchor reports its own child's end, long gone after two checkpoints; or nobody does.
         silent = not self._kept and (self._generation > 1 or self.parked or not self.link.original)
         if self._first_ended is not None or silent:
@@ -463,7 +462,7 @@ class Conversation:
 
     def _end_control(self) -> None:
         self._kept = False
-        self._watch(self.link.control.fileno(), None)
+        self._watches.set(self.link.control.fileno(), None)
         while self.link.data.fileno() in self._watches:
             if not self._read_data():  # what came before the end counts
                 break
@@ -498,4 +497,4 @@ class Conversation:
     def _want_room(self, wanted: bool) -> None:
         fd = self.link.data.fileno()
         if fd in self._watches:
-            self._watch(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+            self._watches.set(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
