@@ -39,12 +39,16 @@ _DIED_EVERY_TIME: Final = "the session's worker died at this request every time"
 
 
 class Core(Evals):
-    """One session, for one driver at a time; only `interrupt` and `close` may come in between."""
+    """One session, for one driver at a time; only `interrupt` and `close` may come in between.
+
+    `obtain`: gives the link of a new worker; its argument is whether one that has stood idle will
+    do, which may have died meanwhile.
+    """
 
     def __init__(
         self,
         options: SessionOptions,
-        obtain: Callable[[], Link],
+        obtain: Callable[[bool], Link],
         make_relay: Callable[[select.epoll], Relay],
     ) -> None:
         self.options = options
@@ -310,13 +314,13 @@ class Core(Evals):
 
     def _settle(self) -> Steps[Conversation]:
         """The conversation with a living worker that has the session's options."""
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if self.closed:
                 raise SessionClosed("the session is closed; open another with pool.session()")
             self.give_up()
             talk = self._talk
             if talk is None:
-                talk = self._talk = self._converse(self._obtain())
+                talk = self._talk = self._converse(self._obtain(attempt == 0))
                 self._opened = False
             else:
                 talk.look()

@@ -274,6 +274,14 @@ class Link:
             return False
         return count[0] > 0
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether nobody holds the other end of the stream, or of the leash, any more."""
+        poll = select.poll()
+        for end in (self.data, self.family):
+            poll.register(end, 0)  # the end is always reported
+        return bool(poll.poll(0))
+
     def write(self, data: bytes | memoryview) -> int:
         """Bytes taken: 0 when the stream is full, -1 when it is broken."""
         try:

@@ -125,7 +125,7 @@ class PoolCore:
         runner = Runner(self.threads, self.background.get)
         return Core(
             session,
-            lambda: self.obtain(narrowed),
+            lambda idle: self.obtain(narrowed, idle=idle),
             lambda poller: Relay(toolbox, narrowed, runner, options.relay, poller),
         )
 
@@ -250,11 +250,15 @@ class PoolCore:
 
     # --- workers --------------------------------------------------------------------------------
 
-    def obtain(self, limits: Limits) -> Link:
-        """A link to a worker that stands, or is about to: an idle one where one fits."""
+    def obtain(self, limits: Limits, *, idle: bool = True) -> Link:
+        """A link to a worker that stands, or is about to: an idle one where one fits and will do.
+
+        The last one may die at any time: whoever got one that did asks for a new one.
+        """
         self.check_open()
         link = None
-        if self._kernel_limits(limits) == self._kernel_limits(self.options.limits):
+        if idle and self._kernel_limits(limits) == self._kernel_limits(self.options.limits):
+            self._end_dead()
             with self._lock:
                 if self._idle:
                     link = self._idle.popleft()
@@ -263,8 +267,18 @@ class PoolCore:
         self.refill()
         return link
 
+    def _end_dead(self) -> None:
+        """Let go of idle workers that were killed meanwhile."""
+        with self._lock:
+            dead = [link for link in self._idle if link.hung_up]
+            for link in dead:
+                self._idle.remove(link)
+        for link in dead:
+            link.close()
+
     def refill(self) -> None:
         """Ask for idle workers until there are `min_idle`."""
+        self._end_dead()
         while not self.closed:
             with self._lock:
                 room = self.options.max_sessions - len(self._cores)

@@ -44,7 +44,7 @@ class Stage:
             limits=limits, durable=True, clock="off", seed="00", tools=toolbox.described()
         )
 
-        def obtain() -> Link:
+        def obtain(idle: bool) -> Link:
             if not self.saboteurs:
                 return self._sabotaged_link(scene)
             self.honest_workers += 1

@@ -178,10 +178,10 @@ def test_workers_that_all_fail_are_a_spawn_error_and_no_endless_loop(
     stage = play("dies_when_asked_to_open")
     again = stage.core._obtain
 
-    def always() -> Any:
+    def always(idle: bool) -> Any:
         if stage.saboteurs:
             stage.saboteurs.pop().wait(20)
-        return again()
+        return again(idle)
 
     stage.core._obtain = always
     with pytest.raises(SpawnError, match="attempts"):

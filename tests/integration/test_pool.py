@@ -116,6 +116,25 @@ def test_idle_worker_that_died_is_not_handed_out(
             assert (result.value, result.notes) == (2, ())
 
 
+def test_idle_workers_that_die_at_the_moment_they_are_needed_cost_no_session(
+    descendants: Callable[..., set[int]], until: Until, alive: Callable[[int], bool]
+) -> None:
+    with Pool(min_idle=6) as pool:
+        pool.start()
+        zygote = pool._core.supervisor.pid
+        for _ in range(4):
+            pool._core.refill()
+            until(lambda: len(descendants(zygote)) == 18, "six of anchor, keeper and worker")
+            dying = descendants(zygote)
+            for link in pool._core._idle:
+                while link.family.anchor is None:
+                    link.family.next_message()
+                os.kill(link.family.anchor.pid, signal.SIGKILL)
+            with pool.session() as session:
+                until(lambda left=dying: not any(map(alive, left)))
+                assert session.eval("1 + 1").value == 2
+
+
 def test_narrower_memory_gets_a_worker_of_its_own_and_not_an_idle_one() -> None:
     with Pool(min_idle=1) as pool:
         pool.start()
