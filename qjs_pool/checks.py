@@ -49,6 +49,8 @@ def checked_global(name: object, value: Any, limits: Limits) -> tuple[str, str]:
         raise UsageError(f"name={name!r} is not a JavaScript identifier")
     if name in _RESERVED:
         raise UsageError(f"name={name!r} is a reserved word of JavaScript: no program can read it")
+    if name == "__proto__":
+        raise UsageError(f"name={name!r} is no global: it would be the prototype of all of them")
     return str(name), encode_value(
         value, max_bytes=limits.value_bytes, max_nodes=limits.value_nodes
     )

@@ -131,7 +131,7 @@ class EvalRunner:
         try:
             self._engine.set_cpu(None)
             if not self._engine.set_global(message.name, message.value):
-                return f"the guest made {message.name!r} a constant that cannot be set"
+                return f"{message.name!r} is a constant, of the sandbox or of the guest's making"
         except EngineOutOfMemory:
             return f"no memory left for {message.name!r} under Limits.memory"
         return None
@@ -265,9 +265,10 @@ class EvalRunner:
         elif (function := self._here.get(call.name)) is not None:
             try:
                 value = function(decode_value(call.args.encode(), self._value_nodes))
-                self._settle(call, True, value)
-            except Exception as error:
-                self._settle(call, False, [type(error).__name__, str(error)[:4000]])
+                answer = True, self._encoded(value)
+            except BaseException as error:  # SystemExit as well: whose function it is, says why
+                answer = False, self._encoded(_described(error))
+            self._engine.settle(call.id, *answer)
         else:
             self._host.send(wire.ToolCall(request.eval_id, call.id, call.name, call.args))
             if request.may_hold and call.name in self._holding and self._hold_since is None:
@@ -286,8 +287,10 @@ class EvalRunner:
         self._engine.set_cpu(budget.cpu_left())
 
     def _settle(self, call: HostCall, ok: bool, value: object) -> None:
-        payload = encode_value(value, max_bytes=self._value_bytes, max_nodes=self._value_nodes)
-        self._engine.settle(call.id, ok, payload)
+        self._engine.settle(call.id, ok, self._encoded(value))
+
+    def _encoded(self, value: object) -> str:
+        return encode_value(value, max_bytes=self._value_bytes, max_nodes=self._value_nodes)
 
     def _run_jobs(self, budget: Budget) -> None:
         run_job = self._engine.run_job
@@ -448,6 +451,14 @@ class _Deadlocked(Exception):
 
 class _TooLarge(Exception):
     """The program is; nothing of it ran."""
+
+
+def _described(error: BaseException) -> list[str]:
+    try:
+        text = str(error)
+    except Exception:
+        text = "it does not say what went wrong"
+    return [type(error).__name__, text[:4000]]
 
 
 def _failed(stdout: str, name: str, message: str) -> Outcome:

@@ -25,6 +25,8 @@ import msgspec
 from ..errors import GuestError, ValueConversionError, ValueTooLarge
 
 MAX_DEPTH: Final = 200
+# What the engine's BigInt holds, whatever its sign; its decoder would fail on more.
+MAX_INT_BITS: Final = (1 << 20) - 64
 _MAX_SAFE: Final = (1 << 53) - 1
 _TAG: Final = "$"
 _TAGGED: Final = b'{"$":'
@@ -194,7 +196,7 @@ def encode_value(value: Any, *, max_bytes: int, max_nodes: int) -> str:
 
     Raises:
         ValueConversionError: an unknown type, a cycle, or nested deeper than 200.
-        ValueTooLarge: over `max_bytes` of JSON or `max_nodes` nodes.
+        ValueTooLarge: over `max_bytes` of JSON or `max_nodes` nodes, or an int over `MAX_INT_BITS`.
     """
     try:
         encoded = _encode_json(_Encoder(max_bytes, max_nodes).plain(value, 0))
@@ -237,7 +239,7 @@ class _Encoder:
         if kind is int:
             if -_MAX_SAFE <= value <= _MAX_SAFE:
                 return value
-            return {_TAG: ["int", format(value, "x")]}
+            return self._bigint(value)
         if kind is float:
             # Finite and not zero, whose sign JSON would lose.
             return value if value and value - value == 0 else self._number(value)
@@ -246,6 +248,15 @@ class _Encoder:
         if kind is dict or kind is list or kind is tuple:
             return self._container(value, depth)
         return self._other(value, depth)
+
+    def _bigint(self, value: int) -> Any:
+        if value.bit_length() > MAX_INT_BITS:
+            raise ValueTooLarge(
+                f"an int of {value.bit_length()} bits is over the {MAX_INT_BITS} that a BigInt "
+                f"holds here; pass it as text or bytes"
+            )
+        self._charge(value.bit_length() // 4)
+        return {_TAG: ["int", format(value, "x")]}
 
     def _text(self, text: str) -> str:
         self._charge(len(text))

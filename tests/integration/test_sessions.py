@@ -88,7 +88,7 @@ def test_set_makes_a_host_value_a_global_and_survives_a_rollback(session: Sessio
     assert session.eval("typeof rows").value == "object"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "1a", "a-b", "a\n", 5, None])
+@pytest.mark.parametrize("name", ["", "a b", "1a", "a-b", "a\n", 5, None, "__proto__", "console"])
 def test_set_refuses_what_is_no_name(session: Session, name: Any) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(name))):
         session.set(name, 1)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from qjs_pool import GuestError, Limits, Session
+from qjs_pool import GuestError, Limits, Pool, Session
 from qjs_pool.errors import ValueConversionError, ValueTooLarge
-from qjs_pool.wire.values import MAX_DEPTH
+from qjs_pool.wire.values import MAX_DEPTH, MAX_INT_BITS
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -172,9 +172,25 @@ def test_a_guest_value_nested_to_the_cap_crosses(session: Session, around: str) 
     assert result.value is not None
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_integer_crosses_both_ways(session: Session, sign: int) -> None:
+    value = sign * ((1 << MAX_INT_BITS) - 1)
+    session.set("v", value)
+    assert session.eval("v").value == value
+
+
+def test_an_answer_that_is_too_large_an_integer_rejects_its_call(pool: Pool) -> None:
+    tools = {"huge": lambda _: {"a": [1 << MAX_INT_BITS]}}
+    with pool.session(tools=tools) as session:
+        result = session.eval("let n = 1; try { await tools.huge({}) } catch (e) { e.name }")
+        assert result.value == "ValueTooLarge"
+        assert session.eval("n").value == 1
+
+
 def test_a_value_that_cannot_be_set_changes_nothing(session: Session) -> None:
     session.set("v", 1)
-    for value in (object(), _cycles()[0], "x" * (Limits().value_bytes + 1)):
+    too_large = ["x" * (Limits().value_bytes + 1), 1 << MAX_INT_BITS, [-1 << MAX_INT_BITS]]
+    for value in (object(), _cycles()[0], *too_large):
         with pytest.raises((ValueConversionError, ValueTooLarge)):
             session.set("v", value)
     assert session.eval("v").value == 1

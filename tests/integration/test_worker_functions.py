@@ -35,11 +35,24 @@ def _eat(args: Any) -> int:
 
 
 def _leave(args: Any) -> None:
-    raise SystemExit(3)
+    raise SystemExit(5)
 
 
 def _die(args: Any) -> None:
     os._exit(5)
+
+
+def _give_up(args: Any) -> None:
+    raise KeyboardInterrupt
+
+
+class _Mumbled(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def _mumble(args: Any) -> None:
+    raise _Mumbled
 
 
 def _where(args: Any) -> list[Any]:
@@ -75,6 +88,7 @@ def function_pool() -> Iterator[Pool]:
         "add": _add, "fail": _fail, "burn": _burn, "eat": _eat, "leave": _leave, "die": _die,
         "where": _where, "reach_out": _reach_out, "remember": _remember, "same": lambda args: args,
         "nothing_like_it": lambda _: object(), "big": lambda _: "x" * (17 << 20),
+        "huge": lambda _: 1 << (2 << 20), "give_up": _give_up, "mumble": _mumble,
     }  # fmt: skip
     # By value, as those of a script are: this module need not be importable in the worker.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -132,9 +146,24 @@ def test_a_result_that_cannot_cross_rejects(worker: Session) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "name", "message"),
+    [("leave()", "SystemExit", "5"), ("giveUp()", "KeyboardInterrupt", ""),
+     ("mumble()", "_Mumbled", "it does not say what went wrong"),
+     ("huge()", "ValueTooLarge", "2097153 bits")],
+)  # fmt: skip
+def test_no_error_of_a_function_ends_the_worker(
+    worker: Session, call: str, name: str, message: str
+) -> None:
+    result = worker.eval(f"try {{ await tools.{call} }} catch (e) {{ [e.name, e.message] }}")
+    assert result.value[0] == name
+    assert message in result.value[1]
+    assert result.state == "kept"
+    assert worker._core.recoveries == 0
+
+
+@pytest.mark.parametrize(
     ("function", "errors"),
-    [("burn", {"Timeout"}), ("eat", {"OutOfMemory", "MemoryError"}), ("leave", {"WorkerCrashed"}),
-     ("die", {"WorkerCrashed"})],
+    [("burn", {"Timeout"}), ("eat", {"OutOfMemory", "MemoryError"}), ("die", {"WorkerCrashed"})],
 )  # fmt: skip
 def test_a_function_that_goes_wrong_ends_its_eval_and_nothing_else(
     worker: Session, function: str, errors: set[str]
