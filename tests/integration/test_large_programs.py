@@ -46,6 +46,19 @@ def test_a_program_too_large_to_be_read_is_refused_with_its_size_and_the_limit(
         assert session.eval("[n, next()]").value == [1, 1]
 
 
+@pytest.mark.parametrize("lines", [16_000, 17_000, 18_000, 19_000])
+def test_a_program_that_is_just_read_is_not_too_large_for_what_is_made_of_it(
+    pool: Pool, lines: int
+) -> None:
+    # Each line is erased in three places, and each of those is found before any is erased.
+    with pool.session() as session:
+        session.eval("var next = (() => { let k = 0; return () => ++k })(); next()")
+        result = session.eval("type T = { a: number; b?: string }\n" * lines + "7")
+        assert result.ok or result.error.name == "OutOfMemory"
+        assert result.state == "kept"
+        assert session.eval("next()").value == 2
+
+
 def test_a_module_too_large_to_be_read_rejects_its_import(pool: Pool) -> None:
     with pool.session() as session:
         told = session.eval("await import('@/skills/big').catch((error) => error.message)").value

@@ -14,10 +14,11 @@ from tree_sitter import Node
 from .edits import Edits
 from .imports import rewrite_dynamic_imports
 from .outline import outline as outline_of
-from .parse import Failed, LateQuery, parse
+from .parse import Failed, parse
 from .parser import NoRoom
 from .program import Kind, Program
 from .proof import Sites, open_declarations, register_expressions
+from .queries import SyntaxQuery
 from .refused import refuse
 from .repl import RESERVED, AsFunction, apart, as_script, redeclared, split
 from .text import to_bytes, without_fence
@@ -25,7 +26,7 @@ from .typescript import erase
 
 __all__ = ["RESERVED", "NoRoom", "Program", "compile_queries", "transpile"]
 
-compile_queries = LateQuery.compile_queries
+compile_queries = SyntaxQuery.compile_all
 
 
 def transpile(

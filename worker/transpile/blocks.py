@@ -13,9 +13,9 @@ from tree_sitter import Node
 from .edits import Edits
 from .names import declared_names, field, only_child, own_semicolon, text_of
 from .outline import CLASS_DECLARATIONS, FUNCTION_DECLARATIONS, NAMESPACES, TYPE_ONLY, Outline
-from .parse import LateQuery
+from .queries import SyntaxQuery
 
-_IDENTIFIERS = LateQuery("(identifier) @name")
+_IDENTIFIERS = SyntaxQuery("(identifier) @name")
 
 _WRAPPERS = frozenset(("expression_statement", "export_statement"))
 
@@ -83,7 +83,7 @@ class Blocks:
         edits, value = self._edits, field(node, "value")
         text, member = _member_key(field(node, "name"))
         place = f"{enum}[{text}]"
-        for name in _IDENTIFIERS.cursor().captures(value).get("name", []):
+        for name in _IDENTIFIERS.nodes(value):
             if text_of(name) in members:
                 edits.open(name.start_byte, f"{enum}.")
         members.add(member)

@@ -8,55 +8,21 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import ClassVar
 
-import tree_sitter_javascript
-import tree_sitter_typescript
-from tree_sitter import Language, Node, Query, QueryCursor, Tree
+from tree_sitter import Node, Tree
 
 from .parser import PLAIN_BYTES, WatchedParser
+from .queries import JAVASCRIPT, TYPESCRIPT, SyntaxQuery
 from .text import SEPARATORS, masked, unescaped
 
-JAVASCRIPT = Language(tree_sitter_javascript.language())
-TYPESCRIPT = Language(tree_sitter_typescript.language_typescript())
 _javascript = WatchedParser(JAVASCRIPT)
 _typescript = WatchedParser(TYPESCRIPT)
 
 
-class LateQuery:
-    """A TypeScript query, compiled when first used.
-
-    Compiling takes longer than all else that the zygote does to start, and a program in plain
-    JavaScript needs none. `compile_queries` does it when there is time.
-    """
-
-    _all: ClassVar[list[LateQuery]] = []
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._query: Query | None = None
-        LateQuery._all.append(self)
-
-    def cursor(self) -> QueryCursor:
-        """A cursor over the query."""
-        if self._query is None:
-            self._query = Query(TYPESCRIPT, self._pattern)
-        return QueryCursor(self._query)
-
-    @classmethod
-    def compile_queries(cls) -> None:
-        """Compile those that are not yet."""
-        for query in cls._all:
-            query.cursor()
-
-
-_TEXTS = Query(
-    JAVASCRIPT,
-    "[(string) (template_string) (regex) (comment)] @text",
-)
+_TEXTS = SyntaxQuery("[(string) (template_string) (regex) (comment)] @text", JAVASCRIPT)
 # TypeScript ends a statement where the grammar reads on: a cast is never called or indexed, and
 # an indexed access type never begins on a new line.
-_READ_ON = LateQuery(
+_READ_ON = SyntaxQuery(
     """
     (call_expression function: [(as_expression) (satisfies_expression)] @cast)
     (member_expression object: [(as_expression) (satisfies_expression)] @cast)
@@ -72,7 +38,7 @@ _NEW_GENERIC = re.compile(rb"\bnew\s+[\w$.]+<[\w$.\[\]|&, \"']+>\(")
 _NESTED = 32
 _MAX_MENDS = 8
 # What no JavaScript program can be read as.
-_ONLY_TYPESCRIPT = LateQuery(
+_ONLY_TYPESCRIPT = SyntaxQuery(
     """
     [(interface_declaration) (type_alias_declaration)
      (variable_declarator type: (_))
@@ -146,8 +112,7 @@ def _break_lines(source: bytes) -> bytes:
     """
     out = bytearray(source)
     root = _javascript.parse(masked(source)).root_node
-    kept = QueryCursor(_TEXTS).captures(root).get("text", [])
-    spans = sorted((node.start_byte, node.end_byte) for node in kept)
+    spans = sorted((node.start_byte, node.end_byte) for node in _TEXTS.nodes(root))
     starts = [start for start, _ in spans]
     for match in SEPARATORS.finditer(source):
         # A string within a template ends before it, so the last one that began may not be enough.
@@ -192,12 +157,12 @@ def _parse_typescript(source: bytes, text: bytes, tree: Tree | None = None) -> P
 
 
 def _is_typescript(root: Node) -> bool:
-    return bool(_ONLY_TYPESCRIPT.cursor().captures(root))
+    return _ONLY_TYPESCRIPT.occurs_in(root)
 
 
 def _misread(text: bytes, root: Node) -> list[int]:
     places = []
-    for _, captures in _READ_ON.cursor().matches(root):
+    for captures in _READ_ON.matches(root):
         end = captures["cast"][0].end_byte
         place = text.find(b"\n", end)
         if place >= 0 and not text[end:place].strip():

@@ -42,7 +42,7 @@ class WatchedParser:
         if len(text) <= PLAIN_BYTES:
             # Asking takes longer than reading a short program, whose tree is small in any case.
             if len(text) > _SHORT_BYTES:
-                _expect_room(_TREE_BYTES * len(text))
+                expect_room(_TREE_BYTES * len(text))
             return self._parser.parse(text)
         steps = 0
 
@@ -51,7 +51,7 @@ class WatchedParser:
             steps += 1
             return steps % _STEPS == 0 and not _has_room(_SPARE_BYTES)
 
-        _expect_room(_SPARE_BYTES)
+        expect_room(_SPARE_BYTES)
         try:
             # Only a text that is read in pieces lets itself be stopped.
             tree = self._parser.parse(
@@ -60,11 +60,12 @@ class WatchedParser:
         except ValueError:
             self._parser.reset()  # or the next text would be taken for the rest of this one
             raise NoRoom from None
-        _expect_room(_NODE_BYTES * tree.root_node.descendant_count)
+        expect_room(_NODE_BYTES * tree.root_node.descendant_count)
         return tree
 
 
-def _expect_room(size: int) -> None:
+def expect_room(size: int) -> None:
+    """Raise NoRoom if the kernel would not give the process that many bytes more."""
     if not _has_room(size):
         raise NoRoom
 

@@ -15,14 +15,14 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from tree_sitter import Node, Query, QueryCursor, TreeCursor
+from tree_sitter import Node, TreeCursor
 
 from .edits import Edited, Edits
 from .names import field as field_of
 from .names import pattern_names, text_of
 from .outline import CLASS_DECLARATIONS, FUNCTION_DECLARATIONS, Outline
-from .parse import JAVASCRIPT, LateQuery
 from .pure import has_effects, is_fixed_key
+from .queries import JAVASCRIPT, SyntaxQuery
 
 REGISTER = "$qjs_own"
 HERITAGE = "$h"
@@ -32,8 +32,8 @@ _SIGNS = re.compile(rb"=>|\bfunction\b|\bclass\b|\)\s*[:{/]")
 _WORDS = re.compile(rb"[\w$\x80-\xff]+")
 _SECRETIVE = re.compile(rb"#|@|\bstatic\s*[{/]")
 _SECRETS = "[(private_property_identifier) (class_static_block) (decorator)] @secret"
-_JAVASCRIPT_SECRETS = Query(JAVASCRIPT, _SECRETS)
-_TYPESCRIPT_SECRETS = LateQuery(_SECRETS)
+_JAVASCRIPT_SECRETS = SyntaxQuery(_SECRETS, JAVASCRIPT)
+_TYPESCRIPT_SECRETS = SyntaxQuery(_SECRETS)
 
 _FUNCTIONS = (
     frozenset(
@@ -301,9 +301,8 @@ def _class(edits: Edits, node: Node, outline: Outline, sites: Sites) -> None:
     if HERITAGE.encode() in text or not _is_plain_class(node):
         return
     if _SECRETIVE.search(text):
-        late = outline.typescript
-        cursor = _TYPESCRIPT_SECRETS.cursor() if late else QueryCursor(_JAVASCRIPT_SECRETS)
-        if cursor.captures(node):
+        secrets = _TYPESCRIPT_SECRETS if outline.typescript else _JAVASCRIPT_SECRETS
+        if secrets.occurs_in(node):
             return
     _wrap(edits, node, sites.call(Site("c", True, node)))
 

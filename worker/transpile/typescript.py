@@ -17,9 +17,9 @@ from .edits import Edits
 from .imports import alias_target
 from .names import field, only_child, pattern_names, text_of
 from .outline import Outline
-from .parse import LateQuery
+from .queries import SyntaxQuery
 
-_SYNTAX = LateQuery(
+_SYNTAX = SyntaxQuery(
     """
     [(type_annotation) (type_predicate_annotation) (asserts_annotation) (implements_clause)
      (type_parameters)] @type
@@ -56,7 +56,7 @@ def erase(edits: Edits, root: Node, outline: Outline, until: int | None = None) 
     """Push the edits that turn a TypeScript program into JavaScript, or that much of it."""
     blocks = Blocks(edits, outline)
     constructors: dict[int, tuple[Node, list[str]]] = {}
-    for _, captures in _SYNTAX.cursor().matches(root):
+    for captures in _SYNTAX.matches(root):
         name = next(reversed(captures)) if len(captures) == 1 else ""
         node = captures[name][0] if name else captures["token"][0]
         if until is not None and (node.end_byte > until or node.has_error):
