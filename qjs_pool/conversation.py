@@ -75,8 +75,8 @@ class Conversation:
         self._cpu_at_kill: float | None = None
         self._kill_when_standing = False
         self._answer: wire.EvalDone | wire.Done | None = None
-        self._pieces: list[bytes] = []  # of the snapshot that was asked for
-        self._room_bytes = 0  # what they may still be
+        self.pieces: list[bytes] = []  # of the snapshot that was asked for
+        self.room_bytes = 0  # what they may still be
         self._outbox = Outbox(link, self._want_room)
         self._request_bytes = 0  # of this request alone, by the stream at once
         self._readies = 0  # heard during this request
@@ -278,19 +278,6 @@ class Conversation:
         self._held_at = None
         self._send_answers(answers)
 
-    def snapshot(
-        self, request: wire.Snapshot, room_bytes: int, wall_s: float | None
-    ) -> Steps[list[bytes] | wire.Done | Death]:
-        """Ask for a snapshot of at most `room_bytes`, in pieces; a Done says why there is none."""
-        self._pieces, self._room_bytes = [], room_bytes
-        answer = yield from self.exchange(request, wall_s, request.cpu_s)
-        pieces, self._pieces = self._pieces, []
-        # The channel answers a request with a Done.
-        assert not isinstance(answer, (wire.EvalDone, Suspension))
-        if isinstance(answer, Death) or answer.problem is not None:
-            return answer
-        return pieces
-
     def _send_answers(self, answers: Sequence[wire.ToolAnswer]) -> None:
         if self._channel.state is not State.RUNNING:
             if self._relay is not None:
@@ -379,10 +366,10 @@ class Conversation:
         elif isinstance(message, wire.Held):
             self._held_at, self._stood_s = time.monotonic(), 0.0
         elif isinstance(message, wire.SnapshotPart):
-            self._room_bytes -= len(message.piece)
-            if self._room_bytes < 0:
+            self.room_bytes -= len(message.piece)
+            if self.room_bytes < 0:
                 raise ProtocolError("a snapshot larger than was asked for")
-            self._pieces.append(message.piece)
+            self.pieces.append(message.piece)
         else:
             if isinstance(message, wire.EvalDone):
                 self._check(message)

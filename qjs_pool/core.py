@@ -26,6 +26,7 @@ from .result import check_caps
 from .steps import Steps
 from .supervisor import raise_refused
 from .tools import Toolbox
+from .trial import REFUSED, is_in_doubt, try_out
 from .turnstile import Turnstile
 from .wire import messages as wire
 from .wire.documents import MAX_MANIFEST_BYTES, Buffer
@@ -230,7 +231,8 @@ class Core(Evals):
     def snapshot(self) -> Steps[list[bytes]]:
         """The state as the pieces of a body (see `wire.documents`), unhashed and unsigned.
 
-        Whoever joins them copies it all, and should do so outside of any event loop.
+        One that is large for its limits was restored once, to be sure. Whoever joins the pieces
+        copies it all, and should do so outside of any event loop.
         """
         limits = self.options.limits
         for _ in range(ATTEMPTS):
@@ -239,18 +241,21 @@ class Core(Evals):
                 raise SnapshotRejected(f"no snapshot was taken: {self.lost}")
             self._ids += 1
             request = wire.Snapshot(self._ids, limits.snapshot_room, _SNAPSHOT_CPU_S)
-            answer: list[bytes] | wire.Done | Death | None = None
+            talk.room_bytes = limits.snapshot_room + MAX_MANIFEST_BYTES
+            pieces: list[bytes] = []
+            talk.pieces = pieces
             try:
-                answer = yield from talk.snapshot(
-                    request, limits.snapshot_room + MAX_MANIFEST_BYTES, limits.wall
-                )
+                answer = yield from self._ask(talk, request, limits.wall, _SNAPSHOT_CPU_S)
             finally:
-                if answer is None:
-                    talk.stop()
-            if isinstance(answer, list):
-                return answer
+                talk.pieces = []
             if isinstance(answer, wire.Done):
-                raise SnapshotRejected(f"no snapshot was taken: {answer.problem}")
+                if answer.problem is not None:
+                    raise SnapshotRejected(f"no snapshot was taken: {answer.problem}")
+                if is_in_doubt(answer, limits.memory):
+                    options = dataclasses.replace(self.options, tools=())
+                    heir = Core(options, self._obtain, self.relay.copy)
+                    yield from try_out(self, talk, heir, pieces)
+                return pieces
             if answer.cause is not None:
                 raise SnapshotRejected(f"no snapshot was taken: {_why_killed(answer)}")
         raise SnapshotRejected(f"no snapshot was taken: {_DIED_EVERY_TIME}")
@@ -263,15 +268,15 @@ class Core(Evals):
             if isinstance(answer, wire.Done):
                 if answer.problem is not None:
                     talk.leaving = True
-                    raise SnapshotRejected(f"the snapshot was refused: {answer.problem}")
+                    raise SnapshotRejected(f"{REFUSED}{answer.problem}")
                 self._committing()
                 yield from talk.stand()
                 if talk.death is None:
                     self._has_state, self.lost = True, ""
                     return
             elif answer.cause is not None:
-                raise SnapshotRejected(f"the snapshot was refused: {_why_killed(answer)}")
-        raise SnapshotRejected(f"the snapshot was refused: {_DIED_EVERY_TIME}")
+                raise SnapshotRejected(f"{REFUSED}{_why_killed(answer)}")
+        raise SnapshotRejected(f"{REFUSED}{_DIED_EVERY_TIME}")
 
     def _send_body(self, talk: Conversation, parts: Sequence[Buffer]) -> Steps[wire.Done | Death]:
         limits = self.options.limits

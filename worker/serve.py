@@ -181,15 +181,17 @@ class Worker:
 
     def _dump(self, message: wire.Snapshot) -> None:
         problem: str | None = None
-        body = b""
+        body, size_bytes = b"", 0
         try:
-            body = self._snapshots.take(self._evals.memory_bytes, message.max_bytes, message.cpu_s)
+            body, size_bytes = self._snapshots.take(
+                self._evals.memory_bytes, message.max_bytes, message.cpu_s
+            )
         except SnapshotProblem as error:
             problem = str(error)
         for start in range(0, len(body), PIECE_BYTES):
             piece = body[start : start + PIECE_BYTES]
             self.send(wire.SnapshotPart(message.request_id, piece))
-        self.send(wire.Done(message.request_id, problem))
+        self.send(wire.Done(message.request_id, problem, size_bytes))
         if problem is not None and not self._engine.can_allocate():
             os._exit(wire.EXIT_ROLLBACK)
 

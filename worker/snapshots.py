@@ -17,7 +17,8 @@ from .engine import Engine, EngineOutOfMemory, Interrupted
 
 # Taking in a piece copies it some times, in the host's event loop: this much is a millisecond.
 PIECE_BYTES: Final = 1 << 18
-# Room for the survey's tables and the text, next to a heap that may be full.
+# Room for the survey's tables and the text, next to a heap that may be full: as much for reading
+# as for writing, or what was written might not be read again.
 _HEADROOM_BYTES: Final = 16 << 20
 
 _Listed = tuple[list[tuple[str, str, int, float]], list[str]]
@@ -53,15 +54,15 @@ class Snapshots:
         self._restore_part = engine.entry("restorePart")
         self._restore_globals = engine.entry("restoreGlobals")
 
-    def take(self, memory_bytes: int, max_bytes: int, cpu_s: float) -> bytes:
-        """The state as a body (see `wire.documents`).
+    def take(self, memory_bytes: int, max_bytes: int, cpu_s: float) -> tuple[bytes, int]:
+        """The state as a body (see `wire.documents`), and the bytes of its documents as text.
 
         Raises:
             SnapshotProblem: it is too large, or takes too much time or memory.
         """
         engine = self._engine
         budget = _Budget(engine, cpu_s)
-        engine.set_memory(memory_bytes + memory_bytes // 2 + _HEADROOM_BYTES)
+        engine.set_memory(_with_text(memory_bytes))
         try:
             about = budget.call(self._survey, max_bytes)
             if about.startswith("!"):
@@ -70,12 +71,17 @@ class Snapshots:
         except Interrupted:
             raise SnapshotProblem(f"taking it needs more than {cpu_s:g} s of CPU time") from None
         except EngineOutOfMemory:
-            raise SnapshotProblem("there is no memory left to write the state down") from None
+            raise SnapshotProblem(
+                f"writing the state down takes more memory than the "
+                f"{_with_text(memory_bytes) / (1 << 20):g} MiB that there are for it under the "
+                f"memory limit of {memory_bytes / (1 << 20):g} MiB; keep less, or raise "
+                f"Limits.memory"
+            ) from None
         finally:
             engine.set_cpu(None)
             engine.set_memory(memory_bytes)
 
-    def _packed(self, listed: _Listed, max_bytes: int, budget: _Budget) -> bytes:
+    def _packed(self, listed: _Listed, max_bytes: int, budget: _Budget) -> tuple[bytes, int]:
         found, modules = listed
         sizes: list[int] = []
         documents: list[bytes] = []
@@ -96,7 +102,7 @@ class Snapshots:
             modules,
         )
         stored = wire_documents.store(wire_documents.encode_manifest(manifest))
-        return wire_documents.join(stored, documents)
+        return wire_documents.join(stored, documents), sum(sizes)
 
     def restore(
         self,
@@ -113,7 +119,7 @@ class Snapshots:
         """
         engine = self._engine
         budget = _Budget(engine, cpu_s)
-        engine.set_memory(memory_bytes)
+        engine.set_memory(_with_text(memory_bytes))
         left = max_bytes
         try:
             head, documents = wire_documents.split(body)
@@ -124,7 +130,10 @@ class Snapshots:
             for stored in documents:
                 data = wire_documents.unstore(stored, left)
                 left -= len(data)
-                self._check(budget.call(self._restore_part, data.decode()))
+                text = data.decode()
+                del data  # the engine makes a copy of its own
+                self._check(budget.call(self._restore_part, text))
+                del text
             order = [item.document for item in manifest.globals]
             self._check(budget.call(self._restore_globals, msgspec.json.encode(order).decode()))
             while budget.call(engine.run_job):  # what a source may have queued
@@ -135,18 +144,26 @@ class Snapshots:
             message = f"restoring it needs more than {cpu_s:g} s of CPU time"
             raise SnapshotProblem(message) from None
         except EngineOutOfMemory:
-            message = f"it does not fit into the memory limit of {memory_bytes / (1 << 20):g} MiB"
-            raise SnapshotProblem(message) from None
+            raise SnapshotProblem(_does_not_fit(memory_bytes)) from None
         finally:
             engine.set_cpu(None)
+            engine.set_memory(memory_bytes)
         if not engine.can_allocate():
-            raise SnapshotProblem("it does not fit into the memory limit")
+            raise SnapshotProblem(_does_not_fit(memory_bytes))
 
     def _check(self, answer: int | str) -> None:
         if answer == "!memory":
             raise EngineOutOfMemory
         if isinstance(answer, str):
             raise SnapshotProblem(answer[:2000])
+
+
+def _does_not_fit(memory_bytes: int) -> str:
+    return f"it does not fit into the memory limit of {memory_bytes / (1 << 20):g} MiB"
+
+
+def _with_text(memory_bytes: int) -> int:
+    return memory_bytes + memory_bytes // 2 + _HEADROOM_BYTES
 
 
 def _too_large(max_bytes: int) -> str:

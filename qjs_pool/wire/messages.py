@@ -210,10 +210,14 @@ class ToolCall(_Message, tag=33, frozen=True):
 
 
 class Done(_Message, tag=34, frozen=True):
-    """The request was carried out, or `problem` says why not."""
+    """The request was carried out, or `problem` says why not.
+
+    `size_bytes`: of the documents of a snapshot, before compression.
+    """
 
     request_id: int
     problem: str | None
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
 
 
 class Log(_Message, tag=35, frozen=True):
