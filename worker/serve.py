@@ -278,7 +278,10 @@ class Worker:
         os.close(stands_read)
 
     def _become_copy(self, stands: int, *, parked: bool) -> None:
-        os.write(stands, b"s")
+        try:
+            os.write(stands, b"s")
+        except BrokenPipeError:
+            os._exit(wire.EXIT_LEFT)  # the one to be copied was killed: its host has given up
         old = self._line
         _, fds = receive(old.data, max_fds=2, max_bytes=1)
         os.close(stands)
