@@ -15,6 +15,9 @@ def pickled_functions(functions: Mapping[str, Callable[[Any], Any]]) -> dict[str
     Raises:
         UsageError: one is not callable, or cannot be pickled; the message names it.
     """
+    if not isinstance(functions, Mapping):
+        kind = type(functions).__name__
+        raise UsageError(f"worker_functions must map names to functions, not be a {kind}")
     if not functions:
         return {}
     import cloudpickle

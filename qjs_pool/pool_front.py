@@ -63,6 +63,7 @@ class PoolFront:
         on_tool_call: Callable[[ToolEvent], None] | None = None,
         _skip_layers: tuple[str, ...] = (),
     ) -> None:
+        functions = pickled_functions({} if worker_functions is None else worker_functions)
         options = PoolOptions(
             limits=Limits() if limits is None else limits,
             max_sessions=max_sessions,
@@ -78,7 +79,6 @@ class PoolFront:
             snapshot_keys=checked_keys(snapshot_signing_key),
             relay=RelayOptions(errors=tool_errors, timeout=host_timeout, on_tool_call=on_tool_call),
         )
-        functions = pickled_functions(options.worker_functions)
         self._core = PoolCore(options, functions, _skip_layers)
 
     def stats(self) -> dict[str, Any]:

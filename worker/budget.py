@@ -16,12 +16,13 @@ class Budget:
 
     __slots__ = (
         "_cpu_end", "_cpu_left", "_cpu_read", "_cpu_start", "_wall_end", "_wall_start",
-        "cpu_s", "tools_s", "wall_s",
+        "cpu_s", "timers_s", "tools_s", "wall_s",
     )  # fmt: skip
 
     def __init__(self, cpu_s: float | None, wall_s: float | None) -> None:
         self.cpu_s, self.wall_s = cpu_s, wall_s
-        self.tools_s = 0.0  # wall seconds spent waiting for tools and timers
+        self.tools_s = 0.0  # wall seconds spent waiting for tools
+        self.timers_s = 0.0  # ... and for timers, where no tool was called
         self._cpu_start = time.process_time()
         self._wall_start = self._cpu_read = time.monotonic()
         self._cpu_left = float("inf") if cpu_s is None else cpu_s
@@ -65,8 +66,9 @@ class Budget:
     def spent(self) -> str:
         """Which clock stands where: `VM 2.0 s of 2.0 s, tools 4.1 s, wall 6.2 s`."""
         wall = time.monotonic() - self._wall_start
+        timers = f"timers {self.timers_s:.1f} s, " if self.timers_s else ""
         return (
-            f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, "
+            f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, {timers}"
             f"wall {wall:.1f} s{_of(self.wall_s)}"
         )
 

@@ -312,7 +312,11 @@ class EvalRunner:
         poll = select.poll()
         poll.register(self._host.data, select.POLLIN)
         ready = self._host.has_unread or poll.poll(None if wait_s is None else wait_s * 1000.0)
-        budget.tools_s += time.monotonic() - started
+        waited_s = time.monotonic() - started
+        if calls_open:
+            budget.tools_s += waited_s
+        else:
+            budget.timers_s += waited_s
         if ready:
             self._engine.set_cpu(budget.cpu_left())
             self._take(self._host.read(), budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 from typing import Annotated, Literal
 
@@ -34,9 +35,21 @@ Layers = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"qjs-pool {importlib.metadata.version('qjs-pool')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _setup(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the library's log.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("qjs_pool").setLevel(logging.DEBUG if verbose else logging.WARNING)

@@ -77,6 +77,36 @@ def test_closures_generators_and_pending_promises_live_from_eval_to_eval(session
     assert session.eval("setTimeout(() => release(9), 1); await gate").value == 9
 
 
+@pytest.mark.parametrize("prefix", ["", "await 0;"])
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("{a: 1, b: 2}", {"a": 1, "b": 2}),
+        ('{"a": [1, {}], "b": null}\n', {"a": [1, {}], "b": None}),
+        ("let x = 1; {a: x, ...{b: 2}};", {"a": 1, "b": 2}),
+        ("{a: 1, b: 2}.b", 2),
+        ("{a: 1 as number, b: 2}", {"a": 1, "b": 2}),
+        ("{ f() { return 3 } }.f()", 3),
+        ("1; {}", 1),
+        ("{ let y = 5; y }", 5),
+        ("{ 1; 2 }", 2),
+        ("let a = 4; {a}", 4),
+        ("{ loop: for (;;) { 6; break loop } }", 6),
+    ],
+)
+def test_an_object_literal_in_the_place_of_a_statement_is_the_object(
+    session: Session, source: str, value: object, prefix: str
+) -> None:
+    assert session.eval(prefix + source).value == value
+
+
+def test_a_timeout_says_what_was_waited_for(session: Session) -> None:
+    with session._pool.session(limits=Limits(wall=0.3)) as short:
+        error = short.eval("await new Promise((resolve) => setTimeout(resolve, 1e5))").error
+        assert error is not None
+        assert re.search(r"tools 0\.0 s, timers 0\.\d s, wall 0\.\d s of 0\.3 s", error.message)
+
+
 # --- set, reset -----------------------------------------------------------------------------------
 
 

@@ -107,6 +107,7 @@ async def _async_function(args: Any) -> Any:
         ({"f": 1}, "'f' is not callable"), ({"f": _async_function}, "'f' is async"),
         ({"1f": len}, "'1f'"), ({"a_b": len, "aB": len}, "'a_b' and 'aB'"),
         ({"then": len}, "'then'"), ({"f": threading.Lock().acquire}, "'f' cannot be sent"),
+        ([len], "not be a list"), (5, "not be a int"),
     ],
 )  # fmt: skip
 def test_a_bad_worker_function_is_refused_by_name(functions: Any, part: str) -> None:

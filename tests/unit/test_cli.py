@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -51,6 +52,11 @@ def test_run_prints_the_output_then_the_result(tmp_path: Path) -> None:
     program.write_text("const n: number = 40; console.log('adding');\nn + 2", encoding="utf-8")
     done = _qjs("run", str(program))
     assert (done.returncode, done.stdout, done.stderr) == (0, "adding\n42\n", "")
+
+
+def test_version_is_that_of_the_installed_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert _qjs("--version").stdout.split() == ["qjs-pool", version]
 
 
 def test_run_reads_standard_input_and_prints_no_undefined() -> None:

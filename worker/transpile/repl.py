@@ -18,6 +18,7 @@ from .outline import CLASS_DECLARATIONS, FUNCTION_DECLARATIONS, Outline, Stateme
 
 # Accessors that can't be replaced (`prelude/10-bridge.js`), in every session.
 RESERVED: Final = frozenset({"console", "tools"})
+_BRACE: Final = ord("{")
 
 
 def as_script(edits: Edits, outline: Outline) -> None:
@@ -38,6 +39,18 @@ def as_script(edits: Edits, outline: Outline) -> None:
             edits.close(node.end_byte, ";")
         elif kind == "import_statement":
             rewrite_import(edits, node, typescript=outline.typescript)
+        elif kind == "expression_statement" and edits.source[node.start_byte] == _BRACE:
+            _to_literal(edits, node)
+
+
+def _to_literal(edits: Edits, node: Node) -> None:
+    """`{a: 1, b: 2}` is a block to the engine, and an object to every console and the grammar."""
+    first: Node | None = node
+    while first is not None and first.type != "object":
+        first = first.child(0)
+    if first is not None:
+        edits.open(first.start_byte, "(")
+        edits.close(first.end_byte, ")")
 
 
 def _to_var(edits: Edits, node: Node) -> None:
