@@ -52,6 +52,8 @@ _CHEAP_RSS_BYTES: Final = 96 << 20
 # Hashing that much takes a millisecond: more is done in a thread.
 _INLINE_BYTES: Final = 256 << 10
 
+_LAST_LOST: Final = "what the last evals changed is lost"
+
 Update = dict[str, Any]
 # What a sync or an async caller has to do in between: its name and its argument.
 Request = tuple[str, Any]
@@ -106,6 +108,8 @@ class Continuity:
             live = thread.live = self._registry.take(thread, saved.head)
         if live is None or live.core.closed:
             live = yield from self._restored(thread, saved)
+        elif thread.unsaved:
+            thread.say(f"{_LAST_LOST}: {thread.gone}")
         live.rebase(saved.head, saved.seq)
         live.persistent = True
         thread.live, thread.gone, thread.unsaved = live, "", False
@@ -139,7 +143,7 @@ class Continuity:
                 self._registry.count("restored")
                 if saved.at < saved.seq or thread.unsaved:
                     why = saved.lost or thread.gone or "their turn did not end"
-                    thread.say(f"what the last evals changed is lost: {why}")
+                    thread.say(f"{_LAST_LOST}: {why}")
             elif saved.seq or saved.lost or thread.unsaved:
                 reason = saved.lost or thread.gone or "the turn that made it did not end"
                 thread.say(f"the REPL's state is lost, it starts empty: {reason}")

@@ -46,6 +46,10 @@ class BaseImage:
     skip_layers: tuple[str, ...] = ()  # for tests: prove that the other layers hold alone
 
 
+class _Died(SpawnError):
+    """The zygote ended before it was up, and did not say why."""
+
+
 class Supervisor:
     """Owner of the zygote process. Thread-safe."""
 
@@ -116,6 +120,12 @@ class Supervisor:
                     raise SpawnError(f"the zygote does not take requests: {error}") from error
 
     def _start(self) -> None:
+        try:
+            self._start_once()
+        except _Died:
+            self._start_once()  # somebody has killed it; one that can't live dies again
+
+    def _start_once(self) -> None:
         if self._closed:
             raise SpawnError("the pool is closed")
         if self._socket is not None:
@@ -173,11 +183,11 @@ class Supervisor:
                 zygote.send(body[start : start + _PIECE_BYTES])
             answer = zygote.recv(1 << 16)
         except OSError as error:
-            raise SpawnError(f"the zygote did not start: {error}{_tail(complaints)}") from error
+            raise _Died(f"the zygote did not start: {error}{_tail(complaints)}") from error
         finally:
             zygote.settimeout(None)
         if not answer:
-            raise SpawnError(f"the zygote did not start{_tail(complaints)}")
+            raise _Died(f"the zygote did not start{_tail(complaints)}")
         try:
             up = wire.decode_from_zygote(answer)
         except ProtocolError as error:

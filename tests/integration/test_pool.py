@@ -318,6 +318,17 @@ def test_worker_that_cannot_start_is_an_error_with_what_it_said(
     assert len(descriptors()) == before
 
 
+def test_a_zygote_that_is_killed_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "killed"
+    script = f'[ -e {mark} ] || {{ : > {mark}; kill -9 $$; }}; exec {sys.executable} "$@"'
+    monkeypatch.setattr(sys, "executable", _fake_python(tmp_path, script))
+    with Pool() as pool, pool.session() as session:
+        assert mark.exists()
+        assert session.eval("1 + 1").value == 2
+
+
 def test_missing_interpreter_is_a_spawn_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with Pool() as pool, pytest.raises(SpawnError, match="/nonexistent/python"):

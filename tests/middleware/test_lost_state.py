@@ -150,6 +150,17 @@ def test_what_an_earlier_eval_of_the_same_message_changed_is_told_when_it_is_los
     assert talk() == [result("3")]
 
 
+def test_that_is_told_as_well_where_a_copy_for_branches_has_the_older_state(
+    talking: Callable[..., Talk], scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = talking([BEGIN], [scripted.evals("add()", "add()")], ["add()"])
+    talk()
+    # The turn leaves a copy at its checkpoint, of the same family, which dies with it.
+    talk.ends_before(monkeypatch, talk.sandbox, "run", call=2)
+    assert talk() == [result("2"), result("2", EARLIER_LOST)]
+    assert talk() == [result("3")]
+
+
 def test_a_turn_whose_state_could_not_be_saved_leaves_the_older_snapshot(
     talking: Callable[..., Talk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
