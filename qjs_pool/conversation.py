@@ -115,6 +115,11 @@ class Conversation:
             self.leaving or self.ended or (self._cause is not None and not self._kill_when_standing)
         )
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the worker has committed what nobody has heard the answer to."""
+        return self._owed_readies < 0
+
     def commits(self) -> None:
         """The request that was just answered makes the worker leave a keeper behind.
 
@@ -159,7 +164,7 @@ class Conversation:
     def report(self) -> Steps[None]:
         """Wait for the death that is to come."""
         deadline = time.monotonic() + REPORT_S
-        while self.death is None:
+        while self.going:
             self._absorb((yield deadline))
             if time.monotonic() >= deadline:
                 self.give_up()
@@ -415,6 +420,9 @@ class Conversation:
         self._owed_readies = max(self._owed_readies - 1, -1)
         if self._owed_readies <= 0:
             self.standing, self.uncommitted = True, False
+        if self.is_ahead and self._cause is not Cause.PROTOCOL and not self._kill_when_standing:
+            # Whom we have killed had left this one behind, and was its keeper by then.
+            self._cause, self.leaving = None, False
         self._generation = ready.generation
         if ready.layers:
             self.link.layers = ready.layers

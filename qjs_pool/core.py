@@ -65,8 +65,9 @@ class Core(Evals):
         self._opened = False  # the worker that stands now has the session's options
         self._seeded = False  # ... and its stream of random numbers
         self.lost = ""
+        self.ahead = False
         self._notes: list[str] = []
-        self._running = False
+        self._running = self._stopped = False
         self._held: Held | None = None
         self._has_state = False
         self._parked = False  # the worker has no keeper
@@ -206,7 +207,7 @@ class Core(Evals):
         link, ends = talk.link.sibling()
         copy = Core(options, self._obtain, self.relay.copy)
         copy._talk = copy._converse(link)
-        copy._evals, copy._has_state = self._evals, self._has_state
+        copy._evals, copy._has_state, copy.ahead = self._evals, self._has_state, self.ahead
         copy._parked = copy._talk.parked = parked and self.options.durable
         try:
             problem = yield from self._request(
@@ -272,7 +273,7 @@ class Core(Evals):
                 self._committing()
                 yield from talk.stand()
                 if talk.death is None:
-                    self._has_state, self.lost = True, ""
+                    self._has_state, self.lost, self.ahead = True, "", False
                     return
             elif answer.cause is not None:
                 raise SnapshotRejected(f"{REFUSED}{_why_killed(answer)}")
@@ -311,7 +312,7 @@ class Core(Evals):
         self._drop()
         self._reseed()
         self.relay.forget()
-        self._has_state, self.lost = False, ""
+        self._has_state, self.lost, self.ahead = False, "", False
         self._notes.clear()
         yield from self._settle()
 
@@ -331,6 +332,11 @@ class Core(Evals):
                 talk.look()
                 if talk.going:
                     yield from talk.report()
+                if self._stopped:
+                    self._stopped = False
+                    self.ahead = self.ahead or talk.is_ahead
+                    if talk.is_ahead and talk.death is None:
+                        talk.commits()
             if self._parked and talk.death is None:
                 yield from self._unpark(talk)
             if talk.death is not None:
@@ -381,7 +387,7 @@ class Core(Evals):
         if self._has_state and self._talk is talk and not talk.told:
             how = describe_death(death.status, death.peak_rss_bytes)
             self.lost = f"{RESET}: its worker died ({how})"
-        self._has_state = False
+        self._has_state = self.ahead = False
         self._drop()
         self._reseed()
         self.relay.forget()
@@ -408,9 +414,12 @@ class Core(Evals):
                 return answer.problem
         raise SpawnError(_DIED_EVERY_TIME)
 
-    @staticmethod
     def _ask(
-        talk: Conversation, request: wire.ToWorker, wall_s: float | None, cpu_s: float | None = None
+        self,
+        talk: Conversation,
+        request: wire.ToWorker,
+        wall_s: float | None,
+        cpu_s: float | None = None,
     ) -> Steps[wire.Done | Death]:
         """Exchange what is no eval."""
         answer: wire.EvalDone | wire.Done | Death | Suspension | None = None
@@ -419,6 +428,7 @@ class Core(Evals):
         finally:
             if answer is None:  # cancelled: its answer would be taken for the next request's
                 talk.stop()
+                self._stopped = True
         assert not isinstance(answer, (wire.EvalDone, Suspension))
         return answer
 

@@ -28,12 +28,13 @@ _GIVEN_UP: Final = "an eval that waited for a person was given up, and its calls
 _CANCELLED: Final = "the eval that made the call was given up before the call was answered"
 _KEPT: Final = "its program had ended already, and the session has its changes"
 _BACK: Final = "the session is as it was before that eval"
+_AHEAD: Final = "what was given up last had ended already: the session has its changes"
 # The largest journal, in values of the largest size.
 _JOURNAL_VALUES: Final = 2
 
 
 class StateLost(Exception):
-    """Some of the session's state is gone, its keeper with its worker; says which."""
+    """The session's state is not what its evals were told; says why."""
 
 
 class Held(NamedTuple):
@@ -54,7 +55,9 @@ class Evals:
     relay: Relay
     closed: bool
     lost: str  # what of its state is gone, until a result has told; "" if nothing is
+    ahead: bool  # it has the changes of an eval whose caller has left, until a result has told
     _notes: list[str]  # other remarks for the next result
+    _stopped: bool  # the eval that ran last was given up
     _running: bool
     _has_state: bool  # a program ran in it, or a host put something there
     _evals: int
@@ -71,7 +74,8 @@ class Evals:
             whole: run it with all of the session's state, or not at all.
 
         Raises:
-            StateLost: `whole`, and some state is gone. Nothing ran.
+            StateLost: `whole`, and some state is gone, or there is some of an eval that was given
+                up. Nothing ran.
         """
         outcome = yield from self._eval(code, cpu_s, want_value, None, whole)
         assert isinstance(outcome, EvalResult)
@@ -96,7 +100,7 @@ class Evals:
 
         Raises:
             ReplayDiverged: the program does something else than its journal says.
-            StateLost: `whole`, and some state is gone. Nothing ran.
+            StateLost: as for `eval`.
         """
         if journal is not None:
             journal.check(code)
@@ -163,6 +167,7 @@ class Evals:
             self._committing()
         else:
             talk.stop()
+            self._stopped = True
         self.relay.end(cancel=True, undone=not settled, why=_CANCELLED if settled else "")
 
     def _eval_seed(self) -> str:
@@ -182,10 +187,10 @@ class Evals:
         before: Conversation | None = None
         for attempt in range(ATTEMPTS):
             talk = yield from self._settle()
-            if whole and self.lost:
+            if whole and (self.lost or self.ahead):
                 if before is not None:
                     self.relay.end(cancel=True, undone=True)
-                raise StateLost(self.lost)
+                raise StateLost(self.lost or _AHEAD)
             if before is None:
                 owed = self.relay.begin(holding)
             elif talk is not before:
@@ -252,8 +257,9 @@ class Evals:
     # --- results --------------------------------------------------------------------------------
 
     def _take_notes(self) -> list[str]:
-        notes = [self.lost, *self._notes] if self.lost else self._notes
-        self.lost, self._notes = "", []
+        notes = [self.lost] if self.lost else [_AHEAD] if self.ahead else []
+        notes += self._notes
+        self.lost, self.ahead, self._notes = "", False, []
         return notes
 
     def _state_after(

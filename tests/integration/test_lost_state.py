@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -215,3 +216,37 @@ def test_a_keeper_whose_successors_die_one_after_the_other_still_has_the_state(
     monkeypatch.undo()
     result = kept.eval("[n, next()]")
     assert (result.value, result.notes) == ([1, 2], ())
+
+
+# --- evals that are given up as they end ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("killed", ["after it has left a keeper", "while it leaves one"])
+def test_an_eval_that_was_given_up_as_it_ended_is_told_and_leaves_a_whole_session(
+    kept: Session, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    core = kept._core
+    assert kept.pid  # it stands
+    talk = core._talk
+    assert talk is not None
+    steps = core.eval("n = 2; next()", 5.0)
+    next(steps)
+    # It ends, commits, and a new worker stands: of all that nobody has taken note yet.
+    _wait_for(talk.link.control)
+    if killed == "while it leaves one":
+        # What is killed is the worker that ran it, which is the new one's keeper by now.
+        monkeypatch.setattr(talk, "look", lambda: None)
+    steps.close()
+    monkeypatch.undo()
+    with pytest.raises(StateLost, match="has its changes"):
+        drive(core, lambda: core.eval("1", 5.0, whole=True))
+    result = kept.eval("[n, next()]")
+    assert result.value == [2, 3]
+    assert ["has its changes" in note for note in result.notes] == [True]
+    assert kept.eval("n = 3; n").notes == ()
+    os.kill(kept.pid, signal.SIGKILL)
+    assert kept.eval("[n, next()]").value == [3, 4]
+
+
+def _wait_for(end: socket.socket) -> None:
+    assert select.select([end], [], [], 20.0)[0]
