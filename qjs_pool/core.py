@@ -399,7 +399,7 @@ class Core(Evals):
 
     def _drop(self) -> None:
         talk, self._talk = self._talk, None
-        self._opened = self._seeded = self._parked = self._unparking = False
+        self._opened = self._seeded = self._parked = self._unparking = self._stopped = False
         if talk is not None:
             talk.unwatch()
             talk.link.close()

@@ -5,6 +5,9 @@ anew at every call. So the budget is kept here, and each call into the engine ge
 """
 
 import time
+from typing import Final
+
+_SHOWN_S: Final = 0.05  # what is not 0.0 when it is written down
 
 
 class OutOfTime(Exception):
@@ -66,7 +69,7 @@ class Budget:
     def spent(self) -> str:
         """Which clock stands where: `VM 2.0 s of 2.0 s, tools 4.1 s, wall 6.2 s`."""
         wall = time.monotonic() - self._wall_start
-        timers = f"timers {self.timers_s:.1f} s, " if self.timers_s else ""
+        timers = f"timers {self.timers_s:.1f} s, " if self.timers_s >= _SHOWN_S else ""
         return (
             f"VM {self.cpu_used():.1f} s{_of(self.cpu_s)}, tools {self.tools_s:.1f} s, {timers}"
             f"wall {wall:.1f} s{_of(self.wall_s)}"

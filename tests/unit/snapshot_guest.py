@@ -60,7 +60,7 @@ class Guest:
         return f"{error.name}: {error.message}"
 
     def body(self, max_bytes: int = MEMORY_BYTES, *, cpu_s: float = _CPU_S) -> bytes:
-        return self._snapshots.take(MEMORY_BYTES, max_bytes, cpu_s)
+        return self._snapshots.take(MEMORY_BYTES, max_bytes, cpu_s)[0]
 
     def heir(self) -> Guest:
         return Guest(self.body(), preload=self._preload)
