@@ -171,9 +171,11 @@ def test_giving_up_while_a_keeper_is_asked_for_costs_a_parked_session_nothing(
     core = kept._core
     worker = kept.pid
     drive(core, core.park)
+    os.kill(worker, signal.SIGSTOP)  # no answer comes before all of them have left
     for make in (core.stand, core.snapshot, lambda: core.eval("n = 2", 5.0)):
         _give_up(core, make(), 1)  # it has asked, and waits for the answer
     assert core.worker_pid == worker
+    os.kill(worker, signal.SIGCONT)
     result = kept.eval("[n, next(), next()]")
     assert (result.value, result.notes) == ([1, 2, 3], ())
     assert core.recoveries == 0
